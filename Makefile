@@ -1,0 +1,56 @@
+# Every target sets up what it needs in .venv from the hash-locked requirements.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+SEEDS ?= 200
+FIRST_SEED ?= 1
+
+.PHONY: venv demo test check e2e e2e-full soak bench format lock clean
+
+venv: $(STAMP)
+
+$(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/pykarpenter demo $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_sizes.py
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+e2e: $(STAMP)
+	$(BIN)/python -m pytest -q -m "not full" tests/e2e $(ARGS)
+
+e2e-full: $(STAMP)
+	$(BIN)/python -m pytest -q tests/e2e $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Locks record versions and hashes only, never where a package was fetched from.
+lock:
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --all-extras --group dev --python-version 3.11 pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
+
+clean:
+	rm -rf $(VENV) build dist

@@ -1,0 +1,1 @@
+"""Wire types, quantities, durations, label keys, defaults, validation, hashes and CRD manifests."""

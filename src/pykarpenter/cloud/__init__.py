@@ -1,0 +1,1 @@
+"""Provider contract, typed errors, catalogues and the memory of unavailable offerings."""

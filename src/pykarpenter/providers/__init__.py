@@ -1,0 +1,1 @@
+"""Cloud providers, plug-ins found by the entry point group `pykarpenter.providers`."""

@@ -1,0 +1,1 @@
+"""Clock, work queues, rate limits, leader gate, metrics, logs and health."""

@@ -1,0 +1,1 @@
+"""The embedded cluster: API server, scheduler, kubelet, workload controllers, cloud, faults, checkers."""

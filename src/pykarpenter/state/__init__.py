@@ -1,0 +1,1 @@
+"""Mutable store fed by watch events; makes snapshots; ledger of promised capacity."""
