@@ -35,11 +35,16 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Two workers with a cluster each. The first run builds Kubernetes into the user's cache folder.
+E2E := $(BIN)/python -m pytest -q -o addopts="-ra --strict-markers" -n 2 --dist loadfile tests/e2e
+
 e2e: $(STAMP)
-	$(BIN)/python -m pytest -q -m "not full" tests/e2e $(ARGS)
+	$(BIN)/python -m tests.e2e.cluster build
+	$(E2E) -m "not full" $(ARGS)
 
 e2e-full: $(STAMP)
-	$(BIN)/python -m pytest -q tests/e2e $(ARGS)
+	$(BIN)/python -m tests.e2e.cluster build
+	$(E2E) $(ARGS)
 
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
