@@ -9,6 +9,7 @@ import click
 
 # Command -> module that holds `command`; loading lazily keeps `--help` and small commands quick.
 COMMANDS: dict[str, str] = {
+    "crds": "pykarpenter.cli.crds",
     "version": "pykarpenter.cli.version",
 }
 
