@@ -1,0 +1,1 @@
+"""Provider `kwok`: simulated machines in a real cluster."""

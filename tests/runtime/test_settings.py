@@ -1,0 +1,164 @@
+"""Settings: the environment of a Karpenter Deployment starts us; anything unreadable is refused, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from pykarpenter.cloud.plugin import Setting
+from pykarpenter.cloud.provider import NodeClassKind, ProviderTraits
+from pykarpenter.runtime.feature_gates import GATES, FeatureGates
+from pykarpenter.runtime.setting_values import choice
+from pykarpenter.runtime.settings import ALL_SETTINGS, KARPENTER_SETTINGS, BadSettings, Settings, load_settings
+
+SPREAD = """
+podTopologySpread:
+  defaultConstraints:
+  - maxSkew: 1
+    topologyKey: topology.kubernetes.io/zone
+    whenUnsatisfiable: ScheduleAnyway
+"""
+
+
+def problems_of(flags: dict[str, str], env: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(BadSettings) as caught:
+        load_settings(flags, env or {})
+    return list(caught.value.problems)
+
+
+@pytest.mark.promise("API-7.1")
+def test_every_setting_has_a_field_with_the_documented_default() -> None:
+    """A row added to the table but not to the values, or the other way round, would be silently ignored."""
+    defaults = Settings()
+    assert {item.flag.replace("-", "_") for item in ALL_SETTINGS} == {
+        item.name for item in fields(Settings) if item.name != "provider"
+    }
+    for item in ALL_SETTINGS:
+        assert item.value_of_default == getattr(defaults, item.flag.replace("-", "_")), item.flag
+    assert {gate.field: gate.default for gate in GATES} == {
+        item.name: getattr(FeatureGates(), item.name) for item in fields(FeatureGates) if item.name != "unknown"
+    }
+
+
+@pytest.mark.promise("API-7.1")
+def test_every_variable_of_karpenter_at_its_default_is_accepted_without_a_warning() -> None:
+    env = {item.env: item.default for item in KARPENTER_SETTINGS}
+    assert load_settings({}, env) == (Settings(), [])
+
+
+@pytest.mark.promise("API-7.2")
+def test_flag_beats_environment() -> None:
+    settings, _ = load_settings({"log-level": "debug"}, {"LOG_LEVEL": "error", "BATCH_MAX_DURATION": "1m30s"})
+    assert (settings.log_level, settings.batch_max_duration) == ("debug", 90.0)
+
+
+@pytest.mark.promise("API-7.3")
+def test_b37_all_bad_settings_are_reported_at_once() -> None:
+    """An operator who fixes one line per restart wastes an evening."""
+    problems = problems_of(
+        {"metrics-port": "http", "no-such-flag": "1"},
+        {"BATCH_IDLE_DURATION": "soon", "FEATURE_GATES": "NodeRepair=,StaticCapacity=maybe", "LOG_LEVEL": "loud"},
+    )
+    assert [problem.split(":")[0] for problem in problems] == [
+        "--metrics-port",
+        "LOG_LEVEL",
+        "BATCH_IDLE_DURATION",
+        "FEATURE_GATES",
+        "--no-such-flag",
+    ]
+    assert "expected one of debug, info, error, got 'loud'" in problems[1]
+    assert "NodeRepair" in problems[3] and "StaticCapacity" in problems[3]
+
+
+@pytest.mark.promise("API-7.3")
+def test_b37_unknown_gates_and_misspelt_variables_give_one_warning_each_kind() -> None:
+    env = {
+        "FEATURE_GATES": "Drift=true,NodeRepair=true",
+        "BATCH_MAX_DURATON": "1s",
+        "LOG_LEVELS": "debug",
+        "HOME": "/",
+        "KARPENTER_SERVICE_HOST": "10.0.0.1",
+        "METRICS_PORT_8080_TCP": "tcp://10.0.0.1:8080",
+    }
+    settings, warnings = load_settings({}, env)
+    assert settings.feature_gates == FeatureGates(node_repair=True, unknown=("Drift",))
+    assert len(warnings) == 2
+    assert "Drift" in warnings[0]
+    assert "BATCH_MAX_DURATON (did you mean BATCH_MAX_DURATION?)" in warnings[1] and "LOG_LEVELS" in warnings[1]
+    assert "SERVICE_HOST" not in warnings[1] and "8080" not in warnings[1]
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    """Charts render unset values as empty strings."""
+    assert load_settings({}, {"METRICS_PORT": "", "FEATURE_GATES": ""})[0] == Settings()
+
+
+@pytest.mark.promise("API-7.4")
+@pytest.mark.parametrize("text", ["1", "t", "T", "TRUE", "true", "True"])
+def test_booleans_are_read_as_go_reads_them(text: str) -> None:
+    assert load_settings({}, {"ENABLE_PROFILING": text})[0].enable_profiling is True
+
+
+@pytest.mark.promise("API-7.5")
+def test_gates_that_are_not_named_keep_their_defaults() -> None:
+    gates = load_settings({"feature-gates": "SpotToSpotConsolidation=true"}, {})[0].feature_gates
+    assert gates.spot_to_spot_consolidation and gates.reserved_capacity and not gates.node_repair
+
+
+def test_terminate_first_repair_without_node_repair_is_pointed_out() -> None:
+    assert "NodeRepair" in load_settings({"feature-gates": "TerminateFirstRepair=true"}, {})[1][0]
+
+
+def test_non_positive_cpu_requests_become_one_core() -> None:
+    assert load_settings({"cpu-requests": "-5"}, {})[0].cpu_requests == 1000
+
+
+@pytest.mark.promise("API-7.6")
+def test_scheduler_config_gives_default_constraints() -> None:
+    constraint = load_settings({}, {"SCHEDULER_CONFIG": SPREAD})[0].scheduler_config[0]
+    assert (constraint.max_skew, constraint.when_unsatisfiable) == (1, "ScheduleAnyway")
+    assert constraint.topology_key == "topology.kubernetes.io/zone"
+
+
+@pytest.mark.promise("API-7.6")
+@pytest.mark.parametrize(
+    ("document", "path"),
+    [
+        ("profiles: []", "profiles"),
+        ("podTopologySpread: {constraints: []}", "podTopologySpread.constraints"),
+        ("[1, 2]", "document"),
+        ("a: b: c", "neither YAML nor JSON"),
+        (SPREAD.replace("maxSkew: 1", "maxSkew: 0"), "defaultConstraints[0].maxSkew"),
+        (SPREAD.replace("topology.kubernetes.io/zone", "'!!'"), "defaultConstraints[0].topologyKey"),
+        (SPREAD.replace("ScheduleAnyway", "Maybe"), "defaultConstraints[0].whenUnsatisfiable"),
+        (SPREAD + "    labelSelector: {matchLabels: {a: b}}\n", "defaultConstraints[0].labelSelector"),
+        (SPREAD + "    matchLabelKeys: [a]\n", "defaultConstraints[0].matchLabelKeys"),
+        (SPREAD + "    weight: 3\n", "defaultConstraints[0].weight"),
+        (SPREAD + SPREAD.split("Constraints:\n")[1], "defaultConstraints[1]: duplicate"),
+    ],
+)
+def test_scheduler_config_that_is_not_understood_refuses_the_start(document: str, path: str) -> None:
+    """A constraint silently dropped would spread workloads differently from what the operator wrote."""
+    (problem,) = problems_of({"scheduler-config": document})
+    assert problem.startswith("--scheduler-config: ") and path in problem
+
+
+def test_a_providers_own_settings_join_the_table() -> None:
+    own = (Setting("kwok-kubelets", "KWOK_KUBELETS", "builtin", "", choice("builtin", "external")),)
+    assert load_settings({}, {"KWOK_KUBELETS": "external"}, own)[0].provider == {"kwok-kubelets": "external"}
+    with pytest.raises(BadSettings, match="KWOK_KUBELETS: expected one of builtin, external, got 'none'"):
+        load_settings({}, {"KWOK_KUBELETS": "none"}, own)
+
+
+def test_packing_settings_follow_settings_and_provider() -> None:
+    settings, _ = load_settings({"preference-policy": "Ignore", "packing-effort": "off"}, {"SCHEDULER_CONFIG": SPREAD})
+    traits = ProviderTraits("kwok", (NodeClassKind("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "k"),))
+    packing = settings.packing(traits)
+    assert (packing.preference_policy, packing.effort, len(packing.default_spread)) == ("Ignore", "off", 1)
+    assert packing.managed_class_kinds == {("karpenter.kwok.sh", "KWOKNodeClass")}
+
+
+def test_nomination_lasts_two_batches_and_at_least_ten_seconds() -> None:
+    assert Settings().nomination_s == 20.0
+    assert Settings(batch_max_duration=2.0).nomination_s == 10.0
