@@ -1,0 +1,237 @@
+"""Whether some order of placing the planned pods keeps every topology rule at each step.
+
+Greedy in several orders: place any pod whose rules hold now until none is left; when no order gets to the end, what
+remains is a breach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pykarpenter.api import labels as keys
+from pykarpenter.api.meta import LabelSelector, LabelSelectorRequirement
+from pykarpenter.api.pods import NodeSelectorRequirement, Pod, PodAffinityTerm, TopologySpreadConstraint
+from pykarpenter.core import resources
+from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.snapshot import ClusterSnapshot
+from tests.reference.defaults import with_default_spread
+from tests.reference.machine import Machine, allows, existing_machine, node_affinity_holds, tolerated
+from tests.reference.selection import is_terminal, selector_matches
+
+
+@dataclass
+class Board:
+    """Machines with the pods that stand on them so far."""
+
+    snapshot: ClusterSnapshot
+    machines: list[Machine]
+    standing: dict[str, list[Pod]]
+    universe: dict[str, set[str]]
+
+    def domains_of(self, key: str) -> set[str]:
+        return self.universe.get(key, set())
+
+    def occupied(self, pods_match, key: str, single: bool, keep=lambda machine: True) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for machine in self.machines:
+            domains = machine.domains(key)
+            if not domains or (single and len(domains) != 1) or not keep(machine):
+                continue
+            number = sum(1 for p in self.standing[machine.name] if pods_match(p))
+            for domain in domains:
+                counts[domain] = counts.get(domain, 0) + number
+        return counts
+
+
+Order = Callable[[Pod, Machine, Board], tuple[Any, ...]]
+
+
+def replay(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine]) -> list[str]:
+    problems: list[str] = []
+    for order in (_crowding, _queue_order, _tightest_rule):
+        problems = _play(snapshot, settings, planned, order)
+        if not problems:
+            return []
+    return problems
+
+
+def _play(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine], order: Order) -> list[str]:
+    board = _board(snapshot, planned)
+    waiting: list[tuple[Pod, Machine]] = [
+        (with_default_spread(pod, snapshot, settings.default_spread), machine)
+        for machine in planned
+        for pod in machine.pods
+    ]
+    while waiting:
+        ready = [(p, m) for p, m in waiting if next(_breaches(p, m, board), None) is None]
+        if not ready:
+            return [f"{p.key} on {m.name}: {next(_breaches(p, m, board))}" for p, m in waiting[:5]]
+        pod, machine = min(ready, key=lambda entry: order(entry[0], entry[1], board))
+        board.standing[machine.name].append(pod)
+        waiting = [(p, m) for p, m in waiting if p.key != pod.key]
+    return []
+
+
+def _board(snapshot: ClusterSnapshot, planned: list[Machine]) -> Board:
+    batch = {p.key for m in planned for p in m.pods}
+    names = {m.name for m in planned}
+    others = [existing_machine(v, []) for v in snapshot.nodes if v.name not in names]
+    machines = [*planned, *others]
+    standing = {
+        m.name: [p for p in m.bound if p.key not in batch and not is_terminal(p) and not p.is_deleting]
+        for m in machines
+    }
+    universe: dict[str, set[str]] = {}
+    for machine in machines:
+        for key, values in machine.labels.items():
+            universe.setdefault(key, set()).update(values)
+    return Board(snapshot, machines, standing, universe)
+
+
+def _crowding(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
+    """Pods with a spread of their own go first, into the emptiest domain: others would only be in their way."""
+    worst = 0
+    for constraint in pod.spec.topology_spread_constraints:
+        selector = _extended(constraint.label_selector, constraint.match_label_keys, pod)
+        counts = board.occupied(lambda p, s=selector: _selected(p, {pod.namespace}, s), constraint.topology_key, True)
+        worst = max([worst, *(counts.get(d, 0) for d in machine.domains(constraint.topology_key))])
+    return (not pod.spec.topology_spread_constraints, worst, pod.key)
+
+
+def _queue_order(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
+    """The order in which the specification's queue would come to the pod."""
+    wanted = resources.pod_requests(pod)
+    return (-wanted.get("cpu", 0), -wanted.get("memory", 0), pod.uid)
+
+
+def _tightest_rule(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
+    """Pods whose rule looks at a single host first, then other spreads, then the rest."""
+    on_host = [c for c in pod.spec.topology_spread_constraints if c.topology_key == keys.HOSTNAME]
+    return (not on_host, *_crowding(pod, machine, board))
+
+
+def _selected(pod: Pod, namespaces: set[str], selector: LabelSelector | None) -> bool:
+    return pod.namespace in namespaces and selector_matches(selector, pod.metadata.labels)
+
+
+def _extended(
+    selector: LabelSelector | None, label_keys: list[str], pod: Pod, operator: str = "In"
+) -> LabelSelector | None:
+    if selector is None:
+        return None
+    extra = [
+        LabelSelectorRequirement(key=k, operator=operator, values=[pod.metadata.labels[k]])
+        for k in label_keys
+        if k in pod.metadata.labels
+    ]
+    return LabelSelector(match_labels=selector.match_labels, match_expressions=[*selector.match_expressions, *extra])
+
+
+def _breaches(pod: Pod, machine: Machine, board: Board) -> Iterator[str]:
+    for constraint in pod.spec.topology_spread_constraints:
+        if constraint.when_unsatisfiable == "DoNotSchedule":
+            yield from _spread_breach(pod, machine, constraint, board)
+    affinity = pod.spec.affinity
+    for term in affinity.pod_affinity.required if affinity and affinity.pod_affinity else []:
+        yield from _affinity_breach(pod, machine, term, board)
+    for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else []:
+        match = _term_match(pod, term, board)
+        counts = board.occupied(match, term.topology_key, False)
+        if any(counts.get(d, 0) > 0 for d in machine.domains(term.topology_key)):
+            yield f"anti-affinity on {term.topology_key}"
+    for other in board.machines:
+        for standing in board.standing[other.name]:
+            yield from _mirror_breach(pod, machine, standing, other, board)
+
+
+def _term_match(pod: Pod, term: PodAffinityTerm, board: Board):
+    namespaces = set(term.namespaces)
+    if term.namespace_selector is not None:
+        namespaces |= {
+            n
+            for n, o in board.snapshot.namespaces.items()
+            if selector_matches(term.namespace_selector, o.metadata.labels)
+        }
+    if not term.namespaces and term.namespace_selector is None:
+        namespaces = {pod.namespace}
+    selector = _extended(term.label_selector, term.match_label_keys, pod)
+    selector = _extended(selector, term.mismatch_label_keys, pod, "NotIn")
+    return lambda p: _selected(p, namespaces, selector)
+
+
+def _mirror_breach(pod: Pod, machine: Machine, standing: Pod, other: Machine, board: Board) -> Iterator[str]:
+    affinity = standing.spec.affinity
+    for term in affinity.pod_anti_affinity.required if affinity and affinity.pod_anti_affinity else []:
+        if _term_match(standing, term, board)(pod) and machine.domains(term.topology_key) & other.domains(
+            term.topology_key
+        ):
+            yield f"the anti-affinity of {standing.key} on {term.topology_key}"
+
+
+def _affinity_breach(pod: Pod, machine: Machine, term: PodAffinityTerm, board: Board) -> Iterator[str]:
+    match = _term_match(pod, term, board)
+    counts = board.occupied(match, term.topology_key, True)
+    domains = machine.domains(term.topology_key)
+    if domains and all(counts.get(d, 0) > 0 for d in domains):
+        return
+    reachable = {
+        d for d, n in counts.items() if n > 0 and node_affinity_holds(pod, {term.topology_key: {d}} | _free(pod, term))
+    }
+    if match(pod) and not reachable and len(domains) == 1:
+        return
+    yield f"affinity on {term.topology_key}"
+
+
+def _free(pod: Pod, term: PodAffinityTerm) -> dict[str, set[str]]:
+    """Labels under which only the term's own key decides whether the pod's node affinity holds."""
+    return {k: {v} for k, v in pod.spec.node_selector.items() if k != term.topology_key}
+
+
+def _spread_breach(pod: Pod, machine: Machine, constraint: TopologySpreadConstraint, board: Board) -> Iterator[str]:
+    key = constraint.topology_key
+    selector = _extended(constraint.label_selector, constraint.match_label_keys, pod)
+    honor_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
+    honor_taints = constraint.node_taints_policy == "Honor"
+
+    def counted(target: Machine) -> bool:
+        if honor_affinity and not node_affinity_holds(pod, target.labels):
+            return False
+        return not honor_taints or tolerated(pod.spec.tolerations, target.taints)
+
+    counts = board.occupied(lambda p: _selected(p, {pod.namespace}, selector), key, True, counted)
+    domains = machine.domains(key)
+    if len(domains) != 1:
+        yield f"spread on {key}: the machine's domain is open"
+        return
+    domain = next(iter(domains))
+    extra = 1 if _selected(pod, {pod.namespace}, selector) else 0
+    if key == keys.HOSTNAME:
+        if counts.get(domain, 0) + extra > constraint.max_skew:
+            yield f"spread on {key}"
+        return
+    known = {d for m in board.machines if counted(m) for d in m.domains(key)} | set(counts)
+    lows = []
+    for term in _terms_met(pod, machine):
+        reachable = {d for d in known if all(allows(e, {key: {d}}) for e in term if _key(e) == key)}
+        lowest = min((counts.get(d, 0) for d in reachable), default=0)
+        if constraint.min_domains is not None and len(reachable) < constraint.min_domains:
+            lowest = 0
+        lows.append(lowest)
+    if all(counts.get(domain, 0) + extra - lowest > constraint.max_skew for lowest in lows):
+        yield f"spread on {key}: {domain} has {counts.get(domain, 0)}, lowest is {lows}"
+
+
+def _key(expression: NodeSelectorRequirement) -> str:
+    return keys.DEFAULT_RULES.normalise(expression.key)
+
+
+def _terms_met(pod: Pod, machine: Machine) -> list[list[NodeSelectorRequirement]]:
+    """Each way the machine meets the pod's node affinity: the domains of a spread are those of that one term."""
+    selector = [NodeSelectorRequirement(key=k, operator="In", values=[v]) for k, v in pod.spec.node_selector.items()]
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    if affinity is None or affinity.required is None:
+        return [selector]
+    terms = [[*selector, *t.match_expressions] for t in affinity.required.node_selector_terms]
+    return [t for t in terms if all(allows(e, machine.labels) for e in t)] or terms
