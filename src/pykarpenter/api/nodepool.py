@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from pykarpenter.api.absence import ABSENT_LIST, ABSENT_MAP
 from pykarpenter.api.meta import Condition, Object, Wire
 from pykarpenter.api.nodes import Taint
 from pykarpenter.api.pods import NodeSelectorRequirement, Quantities
@@ -21,15 +22,15 @@ class NodeClassReference(Wire):
 
 
 class TemplateMetadata(Wire):
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = ABSENT_MAP
+    annotations: dict[str, str] = ABSENT_MAP
 
 
 class NodeClaimTemplateSpec(Wire):
     node_class_ref: NodeClassReference = NodeClassReference()
     requirements: list[NodeSelectorRequirement] = []
-    taints: list[Taint] = []
-    startup_taints: list[Taint] = []
+    taints: list[Taint] = ABSENT_LIST
+    startup_taints: list[Taint] = ABSENT_LIST
     termination_grace_period: str | None = None
     expire_after: str | None = "720h"
 
@@ -84,8 +85,8 @@ class NodeClaimSpec(Wire):
     node_class_ref: NodeClassReference = NodeClassReference()
     requirements: list[NodeSelectorRequirement] = []
     resources: ClaimResources = ClaimResources()
-    taints: list[Taint] = []
-    startup_taints: list[Taint] = []
+    taints: list[Taint] = ABSENT_LIST
+    startup_taints: list[Taint] = ABSENT_LIST
     termination_grace_period: str | None = None
     expire_after: str | None = "720h"
 
