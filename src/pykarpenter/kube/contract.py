@@ -27,24 +27,30 @@ class PatchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list; `continue_token` is empty on the last."""
+    """One page of a list; `continue_token` is empty on the last.
+
+    `quarantined` are the keys of objects that exist but could not be decoded: unknown, not absent.
+    """
 
     items: list[T]
     resource_version: str
     continue_token: str = ""
+    quarantined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
     """`ADDED`, `MODIFIED`, `DELETED` with the object, or `BOOKMARK` with only a version.
 
-    `initial_events_end` marks the bookmark that closes a streaming list.
+    `initial_events_end` marks the bookmark that closes a streaming list. An object that could not be decoded comes
+    as its `key` alone.
     """
 
     type: str
     resource_version: str
     object: T | None = None
     initial_events_end: bool = False
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

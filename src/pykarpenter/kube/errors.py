@@ -74,6 +74,12 @@ class ServerFault(ApiError):
     code, reason = 500, "InternalError"
 
 
+class Fenced(ApiError):
+    """Never sent: this process does not hold the lease, or not for long enough to see the answer (S9)."""
+
+    code, reason = 403, "LeaseNotHeld"
+
+
 _BY_REASON: dict[str, type[ApiError]] = {
     cls.reason: cls
     for cls in (
