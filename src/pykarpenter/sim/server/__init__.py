@@ -1,0 +1,1 @@
+"""The embedded cluster served over TLS on loopback."""
