@@ -44,6 +44,11 @@ REBOOT_TERMINATION_GRACE_PERIOD = "karpenter.sh/reboot-termination-grace-period"
 CAPACITY_BUFFER_FAKE_POD = "karpenter.sh/capacity-buffer-fake-pod"
 CAPACITY_BUFFER_NAME = "karpenter.sh/capacity-buffer-name"
 CAPACITY_BUFFER_NAMESPACE = "karpenter.sh/capacity-buffer-namespace"
+# The most a NodeClaim can add to its pool's usage, as a JSON object of quantities: counts against limits until the
+# machine's real capacity is known, also after a restart.
+PROMISED_CAPACITY = "pykarpenter.sh/promised-capacity"
+# The plan that asked for the NodeClaim; log lines of its whole life carry it.
+PLAN_ID = "pykarpenter.sh/plan-id"
 
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"

@@ -1,33 +1,476 @@
 """What is known about the cluster: fed with observed changes, asked for snapshots.
 
-Pure and synchronous: no clock, no API calls. What has not been observed is unknown, never absent or free.
+Pure and synchronous: no clock, no API calls. What has not been observed is unknown, never absent or free. Changes only
+mark what they touch; the work of describing machines anew is done when a snapshot is asked for, and a machine about
+which nothing changed keeps its very `NodeView` object.
 """
 
 from __future__ import annotations
 
-from pykarpenter.state.marks import DeletionMarks, Nominations
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pykarpenter.api import kinds
+from pykarpenter.api.kinds import Kind
+from pykarpenter.api.nodepool import NodeClaim, NodePool
+from pykarpenter.api.nodes import Node
+from pykarpenter.api.pods import Pod
+from pykarpenter.core.instance_types import InstanceType
+from pykarpenter.core.reasons import Refusal, Why
+from pykarpenter.core.resources import Resources, fits, pod_requests, subtract, total
+from pykarpenter.core.snapshot import ClusterSnapshot, DeviceObjects, NodeView, SelectorObjects, VolumeObjects
+from pykarpenter.state.expectations import Expectations
+from pykarpenter.state.ledger import Ledger, Promise
+from pykarpenter.state.machines import ClassKinds, Machine, Machines, claim_id, node_id
+from pykarpenter.state.marks import DeletionMarks, Nominations, Tombstones
+from pykarpenter.state.pods import PodChange, PodIndex
+from pykarpenter.state.tables import Table
+from pykarpenter.state.usage import PoolClaims, PoolUsage, pool_claims
+from pykarpenter.state.views import build_view, is_launched
+
+# Kinds that are kept as they come, by key.
+TABLE_KINDS: tuple[Kind[Any], ...] = (
+    kinds.NODE_POOL,
+    kinds.DAEMON_SET,
+    kinds.PDB,
+    kinds.NAMESPACE,
+    kinds.PVC,
+    kinds.PV,
+    kinds.STORAGE_CLASS,
+    kinds.CSI_NODE,
+    kinds.RESOURCE_CLAIM,
+    kinds.RESOURCE_CLAIM_TEMPLATE,
+    kinds.DEVICE_CLASS,
+    kinds.RESOURCE_SLICE,
+    kinds.SERVICE,
+    kinds.REPLICA_SET,
+    kinds.STATEFUL_SET,
+    kinds.REPLICATION_CONTROLLER,
+)
 
 
 class ClusterState:
     """The one mutable picture of the cluster in a process."""
 
-    def __init__(self) -> None:
+    def __init__(self, managed_classes: ClassKinds | None = None) -> None:
+        self.ledger = Ledger()
+        self.revision = 0
+        # Grows whenever consolidation may find something that it did not find before.
+        self.consolidation_revision = 0
+        self._pods = PodIndex()
+        self._machines = Machines(managed_classes)
+        self._tables: dict[str, Table[Any]] = {kind.kind: Table() for kind in TABLE_KINDS}
+        self._instance_types: Table[tuple[InstanceType, ...]] = Table()
+        self._buffer_pods: Table[tuple[Pod, ...]] = Table()
+        self._buffer_counts: dict[str, int] = {}
         self._marks = DeletionMarks()
         self._nominations = Nominations()
-        self.revision = 0
+        self._expected = Expectations()
+        self._tombstones = Tombstones()
+        self._views: Table[NodeView] = Table()
+        self._usage = PoolUsage()
+        self._ordered: tuple[NodeView, ...] = ()
+        self._pending: tuple[Pod, ...] = ()
+        self._pending_revision = (-1, -1)
+        self._expectation_revision = 0
+
+    # Observations.
+
+    def observe(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        """Take in a change; `new` None means deleted. Repeated and late deliveries do no harm."""
+        self.revision += 1
+        if kind is kinds.POD:
+            self._observe_pod(old, new)
+        elif kind is kinds.NODE:
+            self._observe_node(old, new)
+        elif kind is kinds.NODE_CLAIM:
+            self._observe_claim(old, new)
+        else:
+            self._observe_other(kind, old, new)
+
+    def insert_claim(self, claim: NodeClaim) -> None:
+        """Take in a claim that was just created, before the watch shows it.
+
+        The watch may have been faster, with a later version or even with the deletion (F14); then it wins.
+        """
+        if claim.uid in self._tombstones:
+            self.ledger.release(claim.name)
+            self._forget_claim_expectations(claim.name)
+            return
+        if self._machines.claim(claim.name) is None:
+            self._observe_claim(None, claim)
+            self.revision += 1
+
+    def _observe_pod(self, old: Pod | None, new: Pod | None) -> None:
+        change = self._pods.put(new) if new is not None else self._pods.drop(old.key) if old is not None else None
+        if change is None:
+            return
+        key = new.key if new is not None else old.key if old is not None else ""
+        waited_for = self._expected.claim_of(key)
+        if waited_for is not None and not self._still_expected(key, new, waited_for):
+            self._forget_pod_expectation(key)
+        elif waited_for is not None:
+            self._machines.dirty[claim_id(waited_for)] = None
+        self._touch_pods_nodes(change)
+
+    def _touch_pods_nodes(self, change: PodChange) -> None:
+        for name in change.nodes:
+            self._machines.touch_node(name)
+        if change.moved:
+            self.consolidation_revision += 1
+
+    def _observe_node(self, old: Node | None, new: Node | None) -> None:
+        if new is not None:
+            self._machines.put_node(new)
+        elif old is not None and self._machines.drop_node(old.name) is not None:
+            self.consolidation_revision += 1
+
+    def _observe_claim(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        if new is None:
+            if old is not None:
+                self._drop_claim(old)
+            return
+        if not self._machines.is_managed_claim(new):
+            return
+        self.ledger.release(new.name)
+        self._machines.put_claim(new)
+        if new.is_deleting:
+            self._forget_claim_expectations(new.name)
+
+    def _drop_claim(self, claim: NodeClaim) -> None:
+        self._tombstones.add(claim.uid)
+        self.ledger.release(claim.name)
+        self._forget_claim_expectations(claim.name)
+        self._nominations.forget(claim_id(claim.name))
+        known = self._machines.claim(claim.name)
+        if known is not None and known.uid == claim.uid:
+            self._machines.drop_claim(claim.name)
+            self._marks.unmark(claim.status.provider_id)
+            self.consolidation_revision += 1
+
+    def _observe_other(self, kind: Kind[Any], old: Any, new: Any) -> None:
+        table = self._tables[kind.kind]
+        if new is None:
+            if old is not None:
+                table.drop(old.key)
+        else:
+            if kind is kinds.NODE_POOL:
+                self._note_pool_change(table.get(new.key), new)
+            table.put(new.key, new)
+
+    def _note_pool_change(self, before: NodePool | None, after: NodePool) -> None:
+        if before is None or before.spec != after.spec:
+            self.consolidation_revision += 1
+
+    def set_instance_types(self, pool: str, types: tuple[InstanceType, ...] | None) -> None:
+        """What a pool can launch, overlays applied; None makes it unknown."""
+        if types is None:
+            self._instance_types.drop(pool)
+        elif self._instance_types.get(pool) is not types:
+            self._instance_types.put(pool, types)
+            self.revision += 1
+
+    def set_buffer_pods(self, buffer: str, pods: tuple[Pod, ...]) -> None:
+        """The virtual pods of one capacity buffer (by `namespace/name`); an empty tuple removes them."""
+        if pods:
+            self._buffer_pods.put(buffer, pods)
+        else:
+            self._buffer_pods.drop(buffer)
+        self.revision += 1
+
+    def set_buffer_placements(self, counts: Mapping[str, int]) -> None:
+        """How many virtual pods the last plan put on each machine, by its name."""
+        for name in sorted({*self._buffer_counts, *counts}):
+            if self._buffer_counts.get(name) != counts.get(name):
+                self._touch_by_name(name)
+        self._buffer_counts = dict(counts)
+
+    # What the program itself decided.
 
     def mark_for_deletion(self, *provider_ids: str, reason: str = "") -> None:
         """Take machines out of service for scheduling; idempotent."""
         for provider_id in provider_ids:
             if self._marks.mark(provider_id, reason):
-                self.revision += 1
+                self._touch_mark(provider_id)
 
     def unmark_for_deletion(self, *provider_ids: str) -> None:
+        """Put machines back into service; their pods no longer wait for another place."""
         for provider_id in provider_ids:
             if self._marks.unmark(provider_id):
-                self.revision += 1
+                self._touch_mark(provider_id)
+                for name in self._machines.nodes_of(provider_id):
+                    for pod in self.pods_on(name):
+                        self._forget_pod_expectation(pod.key)
+
+    def _touch_mark(self, provider_id: str) -> None:
+        self.revision += 1
+        self.consolidation_revision += 1
+        self._machines.touch_provider_id(provider_id)
+
+    def mark_unconsolidated(self) -> None:
+        """Something outside the watched objects changed that consolidation depends on, such as prices."""
+        self.consolidation_revision += 1
 
     def nominate(self, name: str, until: float) -> None:
         """Keep a machine from disruption until then (epoch seconds), because pods are expected on it."""
-        self._nominations.nominate(name, until)
+        self._nominations.nominate(self._id_of(name), until)
+        self._touch_by_name(name)
         self.revision += 1
+
+    def reserve(self, promise: Promise, pods: Iterable[Pod] = ()) -> Refusal | None:
+        """Promise capacity to a claim that is about to be created, for these pods; or say which limit forbids it."""
+        pool: NodePool | None = self._tables[kinds.NODE_POOL.kind].get(promise.pool)
+        if pool is None:
+            return Refusal(Why.NO_NODE_POOLS, f'nodepool "{promise.pool}" does not exist')
+        refusal = self.ledger.reserve(promise, pool.spec.limits, self.usage(promise.pool))
+        if refusal is None:
+            self._expect(promise.claim, [(pod.key, pod.uid) for pod in pods])
+        return refusal
+
+    def abandon(self, claim: str) -> None:
+        """The claim certainly does not exist and will not: its promise and its pods are free again."""
+        self.ledger.release(claim)
+        self._forget_claim_expectations(claim)
+        self.revision += 1
+
+    def _expect(self, claim: str, pods: list[tuple[str, str]]) -> None:
+        robbed = self._expected.expect(claim, pods)
+        self._expectation_revision += 1
+        for name in (claim, *robbed):
+            self._machines.dirty[claim_id(name)] = None
+        for key, _ in pods:
+            self._touch_home(key)
+
+    def _forget_pod_expectation(self, key: str) -> None:
+        claim = self._expected.forget_pod(key)
+        if claim is not None:
+            self._expectation_revision += 1
+            self._machines.dirty[claim_id(claim)] = None
+            self._touch_home(key)
+
+    def _forget_claim_expectations(self, claim: str) -> None:
+        for key in self._expected.forget_claim(claim):
+            self._expectation_revision += 1
+            self._touch_home(key)
+
+    def _touch_home(self, key: str) -> None:
+        pod = self._pods.get(key)
+        if pod is not None and pod.spec.node_name:
+            self._machines.touch_node(pod.spec.node_name)
+
+    def _still_expected(self, key: str, pod: Pod | None, claim: str) -> bool:
+        """Whether the pod that waits for the claim is still the one that was planned, and still waits."""
+        if pod is None or pod.uid != self._expected.pods_of(claim).get(key) or pod.is_deleting:
+            return False
+        if not pod.spec.node_name:
+            return True
+        # A pod on a machine that is leaving waits for its replacement's machine; one that is bound anywhere else
+        # has found its place.
+        view = self.view_of_node(pod.spec.node_name)
+        return view is not None and view.marked_for_deletion and view.name != claim
+
+    # Answers.
+
+    def snapshot(self, now: float) -> ClusterSnapshot:
+        """One frozen instant; cheap when little changed since the last."""
+        self._end_expectations(now)
+        self._refresh()
+        tables = self._tables
+        expected = self._expected
+        return ClusterSnapshot(
+            now=now,
+            revision=self.revision,
+            pods=self._pending_pods(),
+            buffer_pods=tuple(
+                pod for pods in self._buffer_pods.values() for pod in pods if expected.claim_of(pod.key) is None
+            ),
+            nodes=self._ordered,
+            node_pools=tables["NodePool"].values(),
+            instance_types=self._instance_types.frozen(),
+            daemon_sets=tables["DaemonSet"].values(),
+            daemon_pods=self._pods.newest_daemon_pods(),
+            pdbs=tables["PodDisruptionBudget"].values(),
+            namespaces=tables["Namespace"].frozen(),
+            volumes=VolumeObjects(
+                claims=tables["PersistentVolumeClaim"].frozen(),
+                volumes=tables["PersistentVolume"].frozen(),
+                classes=tables["StorageClass"].frozen(),
+                csi_nodes=tables["CSINode"].frozen(),
+            ),
+            devices=DeviceObjects(
+                claims=tables["ResourceClaim"].frozen(),
+                templates=tables["ResourceClaimTemplate"].frozen(),
+                classes=tables["DeviceClass"].frozen(),
+                slices=tables["ResourceSlice"].values(),
+            ),
+            selectors=SelectorObjects(
+                services=tables["Service"].values(),
+                replica_sets=tables["ReplicaSet"].frozen(),
+                stateful_sets=tables["StatefulSet"].frozen(),
+                replication_controllers=tables["ReplicationController"].frozen(),
+            ),
+            promised=self.ledger.by_pool(),
+        )
+
+    def views(self) -> tuple[NodeView, ...]:
+        """Every machine, ordered by name."""
+        self._refresh()
+        return self._ordered
+
+    def view_of_node(self, name: str) -> NodeView | None:
+        self._refresh()
+        return self._views.get(self._machines.id_of_node(name))
+
+    def view_of_claim(self, name: str) -> NodeView | None:
+        self._refresh()
+        return self._views.get(claim_id(name))
+
+    def usage(self, pool: str) -> Resources:
+        """What the pool's machines count for against its limits, `nodes` included; promises are in the ledger."""
+        self._refresh()
+        return self._usage.of(pool)
+
+    def pool_claims(self, pool: str) -> PoolClaims:
+        self._refresh()
+        return pool_claims(view for view in self._ordered if view.pool_name == pool).get(pool, PoolClaims())
+
+    def pods_on(self, node_name: str) -> list[Pod]:
+        """Bound pods that are not terminal, ordered by key."""
+        found = self._pods.on_node(node_name)
+        return [found[key] for key in sorted(found)]
+
+    def pod(self, key: str) -> Pod | None:
+        return self._pods.get(key)
+
+    def expected_claim(self, pod_key: str) -> str | None:
+        """The claim that the pod waits for."""
+        return self._expected.claim_of(pod_key)
+
+    def expected_pods(self, claim: str) -> list[str]:
+        """Keys of the pods that wait for the claim."""
+        return sorted(self._expected.pods_of(claim))
+
+    def unlaunched_claims(self) -> list[str]:
+        """Tracked claims without a providerID; while there are any, Karpenter calls its state unsynced."""
+        return [claim.name for claim in self._machines.claims() if not is_launched(claim)]
+
+    def is_synced(self) -> bool:
+        """Karpenter's meaning, for the gauge: no tracked claim lacks a providerID."""
+        return not self.unlaunched_claims()
+
+    def missing(self, claims: Iterable[str], nodes: Iterable[str]) -> list[str]:
+        """Of the objects that the API server has, those that have not been observed."""
+        return [
+            *(f"nodeclaim/{name}" for name in claims if self._machines.claim(name) is None),
+            *(f"node/{name}" for name in nodes if self._machines.node(name) is None),
+        ]
+
+    # Describing machines.
+
+    def _refresh(self) -> None:
+        if not self._machines.dirty:
+            return
+        # Describing a machine can free pods that wait for it, which touches the machines they are on.
+        while self._machines.dirty:
+            dirty, self._machines.dirty = self._machines.dirty, {}
+            for machine_id in dirty:
+                self._describe(machine_id)
+        self._ordered = tuple(sorted(self._views.values(), key=lambda view: view.name))
+
+    def _describe(self, machine_id: str) -> None:
+        before = self._views.get(machine_id)
+        machine = self._machines.resolve(machine_id)
+        after = self._build(machine) if machine is not None else None
+        if before is not None:
+            self._usage.remove(before)
+            if after is None:
+                self._views.drop(machine_id)
+        if after is not None:
+            self._usage.add(after)
+            self._views.put(machine_id, after)
+            if before is not None and (before.initialized, before.marked_for_deletion) != (
+                after.initialized,
+                after.marked_for_deletion,
+            ):
+                self.consolidation_revision += 1
+
+    def _build(self, machine: Machine) -> NodeView:
+        claim, node = machine.claim, machine.node
+        managed = claim is not None or (node is not None and self._machines.is_managed_node(node))
+        bound = self._pods.on_node(node.name) if node is not None else {}
+        pool = claim.pool_name if claim is not None else ""
+        leaving = machine.provider_id in self._marks
+        draft = build_view(
+            machine,
+            bound.values(),
+            managed=managed,
+            is_marked=leaving,
+            nominated_until=self._nominations.until(machine.id),
+            types=self._instance_types.get(pool) or (),
+            buffer_pods=self._buffer_counts.get(machine.name, 0),
+        )
+        pods = self._with_expected(draft)
+        return draft if pods is draft.pods else replace(draft, pods=pods)
+
+    def _with_expected(self, view: NodeView) -> tuple[Pod, ...]:
+        """The pods that count as being on the machine: bound ones, and those that wait for it."""
+        if view.marked_for_deletion:
+            staying = tuple(pod for pod in view.pods if self._expected.claim_of(pod.key) is None)
+            return staying if len(staying) != len(view.pods) else view.pods
+        waiting = self._expected.pods_of(view.claim.name) if view.claim is not None else {}
+        if not waiting:
+            return view.pods
+        on_node = {pod.key for pod in view.pods}
+        arriving = [self._pods.get(key) or self._virtual(key) for key in sorted(waiting) if key not in on_node]
+        kept = self._that_fit(view, [pod for pod in arriving if pod is not None])
+        return tuple(sorted((*view.pods, *kept), key=lambda pod: pod.key))
+
+    def _that_fit(self, view: NodeView, arriving: list[Pod]) -> list[Pod]:
+        """A machine that turned out smaller than planned, or was filled by others, gives pods back to planning."""
+        if view.claim is None or not is_launched(view.claim):
+            return arriving
+        room = subtract(view.allocatable, total(pod_requests(pod) for pod in view.pods))
+        kept: list[Pod] = []
+        for pod in arriving:
+            requests = pod_requests(pod)
+            if fits(requests, room):
+                kept.append(pod)
+                room = subtract(room, requests)
+            else:
+                self._forget_pod_expectation(pod.key)
+        return kept
+
+    def _virtual(self, key: str) -> Pod | None:
+        for pods in self._buffer_pods.values():
+            for pod in pods:
+                if pod.key == key:
+                    return pod
+        return None
+
+    def _pending_pods(self) -> tuple[Pod, ...]:
+        revision = (self._pods.unbound_revision, self._expectation_revision)
+        if revision != self._pending_revision:
+            unbound = self._pods.unbound
+            waiting = self._expected.claim_of
+            self._pending = tuple(unbound[key] for key in sorted(unbound) if waiting(key) is None)
+            self._pending_revision = revision
+        return self._pending
+
+    def _end_expectations(self, now: float) -> None:
+        """Once a machine is ready the scheduler decides, and after a while its pods are planned like any other."""
+        for claim in self._expected.claims():
+            view = self.view_of_claim(claim)
+            if view is not None and view.initialized and self._expected.is_over(claim, now):
+                self._forget_claim_expectations(claim)
+                self._machines.dirty[claim_id(claim)] = None
+        for machine_id in self._nominations.expire(now):
+            self._machines.dirty[machine_id] = None
+
+    def _id_of(self, name: str) -> str:
+        if self._machines.node(name) is not None:
+            return self._machines.id_of_node(name)
+        return claim_id(name) if self._machines.claim(name) is not None else node_id(name)
+
+    def _touch_by_name(self, name: str) -> None:
+        self._machines.dirty[self._id_of(name)] = None

@@ -48,3 +48,20 @@ class Nominations:
         for name in over:
             del self._until[name]
         return over
+
+
+class Tombstones:
+    """UIDs of NodeClaims whose deletion was seen, so that a late answer to their creation does not revive them."""
+
+    _KEPT = 4096
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] = {}
+
+    def add(self, uid: str) -> None:
+        self._uids[uid] = None
+        while len(self._uids) > self._KEPT:
+            del self._uids[next(iter(self._uids))]
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids

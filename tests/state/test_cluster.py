@@ -1,0 +1,118 @@
+"""The cluster state as a whole: snapshots, nominations, what is missing, what consolidation should look at again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pykarpenter.api.workloads import DaemonSet
+
+from .world import claim, cluster, daemon_pod, delete, node, observe, pod, pool
+
+
+def test_snapshot_holds_pods_without_a_node_in_order() -> None:
+    state = cluster(pod("b"), pod("a"), pod("bound", "n1"), pod("done", phase="Succeeded"))
+    assert [found.name for found in state.snapshot(0.0).pods] == ["a", "b"]
+
+
+def test_snapshot_never_changes_after_it_was_taken() -> None:
+    """Decisions run in a thread while events come in."""
+    daemon_set = msgspec.convert({"metadata": {"name": "agent", "namespace": "kube-system"}}, DaemonSet)
+    state = cluster(pool(), daemon_set, node("n1"), pod("p1"))
+    taken = state.snapshot(1.0)
+    types = taken.instance_types
+    observe(state, pool("second"), node("n2"), pod("p2"), pod("p1", "n1"))
+    delete(state, daemon_set)
+    state.set_instance_types("pool", ())
+    assert (len(taken.node_pools), len(taken.nodes), len(taken.pods), len(taken.daemon_sets)) == (1, 1, 1, 1)
+    assert taken.nodes[0].pods == () and dict(types) == {}
+    later = state.snapshot(2.0)
+    assert (len(later.node_pools), len(later.nodes), len(later.pods), len(later.daemon_sets)) == (2, 2, 1, 0)
+
+
+@pytest.mark.promise("API-5.8")
+def test_daemon_set_is_represented_by_its_newest_live_pod() -> None:
+    state = cluster(
+        daemon_pod("old", "n1", "2026-01-01T00:00:00Z"),
+        daemon_pod("new", "n2", "2026-01-02T00:00:00Z"),
+        daemon_pod("going", "n3", "2026-01-03T00:00:00Z", deletionTimestamp="2026-01-04T00:00:00Z"),
+    )
+    assert state.snapshot(0.0).daemon_pods["ds"].name == "new"
+    delete(state, daemon_pod("new", "n2", "2026-01-02T00:00:00Z"))
+    assert state.snapshot(0.0).daemon_pods["ds"].name == "old"
+
+
+@pytest.mark.promise("API-5.9")
+def test_nomination_is_extended_never_shortened_and_ends() -> None:
+    state = cluster(claim("c1", provider_id="kwok://n1"))
+    state.nominate("c1", 20.0)
+    state.nominate("c1", 15.0)
+    assert state.views()[0].nominated_until == 20.0
+    observe(state, node("n1", pool="pool"))
+    assert state.snapshot(10.0).nodes[0].nominated_until == 20.0, "the Node's appearance does not end it"
+    assert state.snapshot(20.0).nodes[0].nominated_until == 0.0
+
+
+@pytest.mark.promise("API-5.10")
+def test_synced_means_no_claim_without_a_machine_and_nothing_unseen() -> None:
+    state = cluster(claim("c1"), node("n1"))
+    assert not state.is_synced() and state.unlaunched_claims() == ["c1"]
+    assert state.missing(["c1", "c2"], ["n1", "n2"]) == ["nodeclaim/c2", "node/n2"]
+    observe(state, claim("c1", provider_id="kwok://c1"))
+    assert state.is_synced()
+
+
+@pytest.mark.promise("API-5.11")
+def test_consolidation_looks_again_when_something_it_depends_on_changed() -> None:
+    made = claim("c1", provider_id="kwok://n1")
+    state = cluster(pool(), made, node("n1", pool="pool", stage="registered"))
+    state.views()
+
+    def changed() -> bool:
+        nonlocal before
+        state.views()
+        now = state.consolidation_revision
+        result, before = now != before, now
+        return result
+
+    before = state.consolidation_revision
+    observe(state, pod("p1"))
+    assert not changed(), "a pending pod alone changes nothing"
+    observe(state, pod("p1", "n1"))
+    assert changed(), "a pod was bound"
+    observe(state, pod("p1", "n1", phase="Running"))
+    assert not changed()
+    delete(state, pod("p1", "n1"))
+    assert changed(), "a pod left"
+    observe(state, node("n1", pool="pool"))
+    assert changed(), "a node became initialized"
+    state.mark_for_deletion("kwok://n1")
+    assert changed()
+    observe(state, pool())
+    assert not changed()
+    observe(state, pool(cpu="10"))
+    assert changed(), "the pool's spec changed"
+    delete(state, made)
+    assert changed(), "a claim went"
+    state.mark_unconsolidated()
+    assert changed()
+
+
+def test_repeated_deliveries_change_nothing() -> None:
+    """F24: a watch that resumes may deliver an event twice."""
+    once = cluster(node("n1"), pod("p1", "n1"))
+    twice = cluster(node("n1"), pod("p1", "n1"), node("n1"), pod("p1", "n1"))
+    delete(twice, pod("ghost", "n1"), node("ghost"), claim("ghost"))
+    assert [(v.name, len(v.pods)) for v in once.views()] == [(v.name, len(v.pods)) for v in twice.views()]
+
+
+def test_buffer_pods_are_in_the_snapshot_and_counted_where_they_landed() -> None:
+    state = cluster(node("n1"))
+    state.set_buffer_pods("default/spare", (pod("capacity-buffer-spare-1"),))
+    state.set_buffer_placements({"n1": 1})
+    taken = state.snapshot(0.0)
+    assert [found.name for found in taken.buffer_pods] == ["capacity-buffer-spare-1"]
+    assert taken.nodes[0].buffer_pods == 1
+    state.set_buffer_pods("default/spare", ())
+    state.set_buffer_placements({})
+    assert state.snapshot(0.0).buffer_pods == () and state.views()[0].buffer_pods == 0
