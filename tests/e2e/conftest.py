@@ -10,11 +10,14 @@ import re
 import secrets
 import tempfile
 from collections.abc import Generator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from .cluster import Binaries, Cluster, ProgramRunner, ensure_binaries, wait_until
+from pykarpenter.api import kinds
+
+from .cluster import ApiError, Binaries, Cluster, ProgramRunner, ensure_binaries, wait_until
 from .cluster.sweep import TEST_LABEL, sweep
 
 _HAS_FAILED = pytest.StashKey[bool]()
@@ -77,5 +80,7 @@ def crds(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> N
     assert printed.returncode == 0, printed.stderr
     shared_cluster.kubectl("apply", "--server-side", "-f", "-", input=printed.stdout)
     shared_cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-    # Kinds are served a moment after they are established.
-    wait_until(lambda: shared_cluster.admin.find("/apis/karpenter.sh/v1/nodepools"), what="NodePools are served")
+    # Kinds are served a moment after they are established; until then the answer is 404 or 429.
+    for kind in (kinds.NODE_POOL, kinds.NODE_CLAIM, kinds.NODE_OVERLAY, kinds.CAPACITY_BUFFER, kinds.KWOK_NODE_CLASS):
+        find = partial(shared_cluster.admin.find, kind.path())
+        wait_until(find, what=f"{kind.plural} are served", retry_on=(ApiError,))
