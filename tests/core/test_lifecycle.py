@@ -186,13 +186,6 @@ def test_initialization_gates_come_in_order() -> None:
     assert lifecycle.observe_initialization(plain, node()).fact is Fact.NODE_INITIALIZED
 
 
-@pytest.mark.promise("API-3.2.5")
-def test_long_texts_are_cut_to_1024_characters() -> None:
-    """The API server refuses longer events."""
-    assert lifecycle.cut("x" * 1024) == "x" * 1024
-    assert lifecycle.cut("x" * 1025) == "x" * 1021 + "..."
-
-
 @pytest.mark.promise("API-3.3.1")
 def test_the_deadline_is_stamped_once_and_from_the_deletion_time() -> None:
     """An earlier stamp, by repair for instance, must not be loosened."""

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pykarpenter.api import labels
+from pykarpenter.api.devices import ResourceSlice
 from pykarpenter.api.duration import parse_duration, parse_nillable_duration
 from pykarpenter.api.meta import condition_status, find_condition
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node, Taint
 from pykarpenter.api.quantity import available, available_units, requested
 from pykarpenter.api.timestamps import parse_optional_timestamp, parse_timestamp
+from pykarpenter.core.conditions import Finding, shorten
 
 LAUNCH_TIMEOUT_S = 300.0
 REGISTRATION_TIMEOUT_S = 900.0
-# Condition and event texts are cut to this many characters.
-MESSAGE_LIMIT = 1024
 
 LAUNCHED = "Launched"
 REGISTERED = "Registered"
@@ -37,6 +37,8 @@ DRIFTED = "Drifted"
 DISRUPTION_REASON = "DisruptionReason"
 # Ours: the claim's providerID belongs to something else, so nothing is deleted in its name.
 IDENTITY_CONFLICT = "pykarpenter.sh/IdentityConflict"
+# Ours: what keeps a deletion from finishing, in the provider's words.
+TERMINATION_BLOCKED = "pykarpenter.sh/TerminationBlocked"
 
 
 class Phase(StrEnum):
@@ -84,6 +86,10 @@ class Step:
     status: str = "Unknown"
     reason: str = ""
     give_up: str = ""
+
+    def finding(self, message: str = "", reason: str = "") -> Finding:
+        """The condition to write; a provider's own reason replaces the table's."""
+        return Finding(self.condition, self.status, reason or self.reason, shorten(message))
 
 
 def _unknown(phase: Phase, condition: str, reason: str) -> Step:
@@ -145,11 +151,6 @@ def phase_of(claim: NodeClaim) -> Phase:
     if condition_status(conditions, REBOOTING) == "True":
         return Phase.REBOOTING
     return Phase.READY if condition_status(conditions, INITIALIZED) == "True" else Phase.INITIALIZING
-
-
-def cut(text: str) -> str:
-    """A text that fits into a condition or an event."""
-    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +258,25 @@ def _taint_text(taint: Taint) -> str:
 def requested_drivers(claim: NodeClaim) -> list[str]:
     listed = claim.metadata.annotations.get(labels.REQUESTED_DRA_DRIVERS, "")
     return [driver for driver in listed.split(",") if driver]
+
+
+def drivers_without_pools(drivers: Iterable[str], slices: Iterable[ResourceSlice], node_name: str) -> list[str]:
+    """Drivers of which no pool on the node is published whole: all slices of its highest generation."""
+    counts: dict[tuple[str, str], dict[int, int]] = {}
+    declared: dict[tuple[str, str, int], int] = {}
+    for item in slices:
+        if item.spec.node_name != node_name:
+            continue
+        pool = item.spec.pool
+        by_generation = counts.setdefault((item.spec.driver, pool.name), {})
+        by_generation[pool.generation] = by_generation.get(pool.generation, 0) + 1
+        declared[item.spec.driver, pool.name, pool.generation] = pool.resource_slice_count
+    whole: set[str] = set()
+    for (driver, pool_name), by_generation in counts.items():
+        newest = max(by_generation)
+        if by_generation[newest] == declared[driver, pool_name, newest]:
+            whole.add(driver)
+    return sorted(set(drivers) - whole)
 
 
 @dataclass(frozen=True, slots=True)

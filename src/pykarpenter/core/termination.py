@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pykarpenter.core.conditions import Finding, shorten
 from pykarpenter.core.lifecycle import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, InvariantBroken
 
 DRAIN_POLL_S = 1.0
@@ -50,6 +51,9 @@ class NodeStep:
     status: str = ""
     reason: str = ""
     poll_s: float | None = None
+
+    def finding(self, message: str = "") -> Finding:
+        return Finding(self.condition, self.status, self.reason, shorten(message))
 
 
 NODE_TERMINATION: Mapping[tuple[NodePhase, NodeFact], NodeStep] = {
@@ -106,6 +110,9 @@ class ClaimStep:
     status: str = ""
     reason: str = ""
     poll_s: float | None = None
+
+    def finding(self, message: str = "") -> Finding:
+        return Finding(self.condition, self.status, self.reason, shorten(message))
 
 
 CLAIM_TERMINATION: Mapping[tuple[ClaimPhase, ClaimFact], ClaimStep] = {

@@ -1,1 +1,1 @@
-"""Provider `kwok`: simulated machines in a real cluster."""
+"""Machines without a cloud: a NodeClaim becomes a Node object, kept alive by simulated kubelets."""

@@ -1,0 +1,18 @@
+"""All controllers of a machine's life, put together; the operator runs what this returns."""
+
+from __future__ import annotations
+
+from pykarpenter.controllers.context import Context, Runnable
+from pykarpenter.controllers.node.eviction import EvictionQueue
+from pykarpenter.controllers.node.termination import NodeTermination
+from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
+
+
+def machine_controllers(ctx: Context) -> list[Runnable]:
+    """Each works until it is cancelled; they share the eviction queue."""
+    evictions = EvictionQueue(ctx)
+    return [
+        NodeClaimLifecycle(ctx),
+        NodeTermination(ctx, evictions),
+        evictions,
+    ]

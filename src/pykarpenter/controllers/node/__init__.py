@@ -1,0 +1,1 @@
+"""What happens to Nodes: draining, eviction and release of those that leave."""

@@ -1,0 +1,155 @@
+"""The eviction queue: pods that must leave a node, each tried again with its own back-off until it has.
+
+Pods leave through the Eviction API, so disruption budgets hold; only past a termination deadline are they deleted.
+Every attempt looks at the pod anew, and every call carries its UID: a successor of the same name is never touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pykarpenter.api import kinds
+from pykarpenter.api.nodes import Node
+from pykarpenter.api.pods import Pod
+from pykarpenter.api.timestamps import format_timestamp
+from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.identity import node_reference, pod_reference
+from pykarpenter.core.conditions import shorten
+from pykarpenter.core.draining import forced_grace_s, is_active, is_evictable, is_force_due
+from pykarpenter.kube.contract import DeleteOptions, Preconditions
+from pykarpenter.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
+from pykarpenter.runtime.controller import DONE, Controller, Result
+
+NAME = "eviction-queue"
+WORKERS = 100
+BACKOFF_S = (0.1, 10.0)
+FORCEFUL = "Forceful Termination"
+# Kubernetes answers 500 with these words when several budgets match one pod.
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+
+
+class DrainMode(StrEnum):
+    """What the deadline of a drain means: force afterwards (termination), or let the pod be (reboot)."""
+
+    FORCE = "force"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class PodKey:
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Why and how urgently a pod leaves; `deadline` is epoch seconds."""
+
+    node: str
+    mode: DrainMode = DrainMode.FORCE
+    deadline: float | None = None
+    reason: str = ""
+
+
+class EvictionQueue:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._pods = ctx.caches.of(kinds.POD)
+        self._nodes = ctx.caches.of(kinds.NODE)
+        self._entries: dict[PodKey, Entry] = {}
+        self.controller: Controller[PodKey] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=WORKERS, backoff=BACKOFF_S
+        )
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    def add(self, pod: Pod, entry: Entry) -> None:
+        """Let the pod leave; a forced drain replaces a bounded one, and a deadline only ever moves closer."""
+        key = PodKey(pod.namespace, pod.name, pod.uid)
+        present = self._entries.get(key)
+        if present is None:
+            self._entries[key] = entry
+            self.controller.enqueue(key)
+        elif merge(present, entry) != present:
+            self._entries[key] = merge(present, entry)
+            self.controller.enqueue(key)
+
+    def __contains__(self, key: PodKey) -> bool:
+        return key in self._entries
+
+    async def reconcile(self, key: PodKey) -> Result | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        pod = self._pods.get(str(key))
+        node = self._nodes.get(entry.node)
+        if pod is None or pod.uid != key.uid or node is None:
+            return self._drop(key)
+        now = self._ctx.clock.now()
+        forced = entry.mode is DrainMode.FORCE and is_force_due(pod, entry.deadline, now)
+        if forced and entry.deadline is not None:
+            return await self._force(key, pod, entry.deadline)
+        expired = entry.mode is DrainMode.TIMEOUT and entry.deadline is not None and now >= entry.deadline
+        # A protected pod is dropped here and put back by the drain, which looks every second.
+        if expired or not is_active(pod) or not self._is_evictable(pod):
+            return self._drop(key)
+        return await self._evict(key, pod, node, entry)
+
+    def _is_evictable(self, pod: Pod) -> bool:
+        protect = self._ctx.settings.protect_unparsable_do_not_disrupt
+        return is_evictable(pod, self._ctx.clock.now(), protect)
+
+    def _drop(self, key: PodKey) -> Result:
+        self._entries.pop(key, None)
+        return DONE
+
+    async def _force(self, key: PodKey, pod: Pod, deadline: float) -> Result | None:
+        grace = forced_grace_s(deadline, self._ctx.clock.now())
+        try:
+            options = DeleteOptions(Preconditions(uid=pod.uid), grace_period_s=grace)
+            await self._ctx.api.delete(kinds.POD, pod.name, pod.namespace, options)
+        except (NotFound, Conflict):
+            return self._drop(key)
+        text = f"Deleting the pod to accommodate the termination time {format_timestamp(deadline)} of the node"
+        self._ctx.recorder.publish(pod_reference(pod), "Normal", "Disrupted", text, dedupe=(pod.uid,))
+        self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": FORCEFUL})
+        return self._drop(key)
+
+    async def _evict(self, key: PodKey, pod: Pod, node: Node, entry: Entry) -> Result | None:
+        try:
+            await self._ctx.api.evict(pod.name, pod.namespace, Preconditions(uid=pod.uid))
+        except ApiError as error:
+            self._count(error.code)
+            if isinstance(error, NotFound | Conflict):
+                return self._drop(key)
+            if isinstance(error, TooManyRequests) or _SEVERAL_BUDGETS in error.message:
+                self._blocked(pod, node, error.message)
+                return Result(requeue=True)
+            raise
+        self._count(200)
+        reason = entry.reason or FORCEFUL
+        self._ctx.recorder.publish(pod_reference(pod), "Normal", "Evicted", f"Evicted pod: {reason}", dedupe=(pod.uid,))
+        self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": reason})
+        return self._drop(key)
+
+    def _blocked(self, pod: Pod, node: Node, message: str) -> None:
+        text = f"Pod {pod.key} is blocked from eviction: {message}"
+        self._ctx.recorder.publish(
+            node_reference(node), "Warning", "FailedDraining", shorten(text), dedupe=(node.uid, pod.uid)
+        )
+
+    def _count(self, code: int) -> None:
+        self._ctx.metrics.count("karpenter_pods_eviction_requests_total", {"code": str(code)})
+
+
+def merge(present: Entry, added: Entry) -> Entry:
+    if present.mode is not added.mode:
+        return added if added.mode is DrainMode.FORCE else present
+    deadlines = [d for d in (present.deadline, added.deadline) if d is not None]
+    return Entry(added.node, present.mode, min(deadlines, default=None), added.reason or present.reason)

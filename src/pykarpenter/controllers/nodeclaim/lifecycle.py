@@ -1,0 +1,110 @@
+"""The main loop of a NodeClaim: finalizer, launch, registration, initialization, liveness; or its termination.
+
+Each step reads its phase off the claim, writes what it found, and hands the fresh claim to the next. A step that
+fails does not keep liveness from being checked: a claim that cannot be launched still runs out of time.
+"""
+
+from __future__ import annotations
+
+from pykarpenter.api import kinds, labels
+from pykarpenter.api.devices import ResourceSlice
+from pykarpenter.api.nodepool import NodeClaim
+from pykarpenter.api.nodes import Node
+from pykarpenter.controllers.context import Changed, Context
+from pykarpenter.controllers.identity import CLAIMS_BY_PROVIDER_ID, is_managed_claim
+from pykarpenter.controllers.nodeclaim.initialization import Initializer
+from pykarpenter.controllers.nodeclaim.launch import Launcher
+from pykarpenter.controllers.nodeclaim.registration import Registrar
+from pykarpenter.controllers.nodeclaim.termination import ClaimTerminator
+from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
+from pykarpenter.core.lifecycle import Phase, check_liveness, phase_of, step
+from pykarpenter.runtime.controller import Controller, Result
+from pykarpenter.runtime.logs import get_logger
+
+NAME = "nodeclaim.lifecycle"
+WORKERS = 1000
+
+
+class NodeClaimLifecycle:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._writer = ClaimWriter(ctx)
+        self._launcher = Launcher(ctx, self._writer)
+        self._registrar = Registrar(ctx, self._writer)
+        self._initializer = Initializer(ctx, self._writer)
+        self._terminator = ClaimTerminator(ctx, self._writer, self._launcher)
+        self._claims = ctx.caches.of(kinds.NODE_CLAIM)
+        self._log = get_logger(controller=NAME)
+        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=WORKERS)
+        ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
+        ctx.caches.subscribe(kinds.NODE, self._node_changed)
+        if not ctx.settings.ignore_dra_requests:
+            ctx.caches.subscribe(kinds.RESOURCE_SLICE, self._slice_changed)
+
+    async def run(self) -> None:
+        await self.controller.run()
+
+    def _claim_changed(self, change: Changed[NodeClaim]) -> None:
+        if change.new is not None and is_managed_claim(change.new, self._ctx.provider.traits):
+            self.controller.enqueue(change.new.name)
+
+    def _node_changed(self, change: Changed[Node]) -> None:
+        for node in (change.old, change.new):
+            if node is not None:
+                self._enqueue_claims_of(node)
+
+    def _slice_changed(self, change: Changed[ResourceSlice]) -> None:
+        for item in (change.old, change.new):
+            node = self._ctx.caches.of(kinds.NODE).get(item.spec.node_name or "") if item is not None else None
+            if node is not None:
+                self._enqueue_claims_of(node)
+
+    def _enqueue_claims_of(self, node: Node) -> None:
+        if node.spec.provider_id:
+            for claim in self._claims.index(CLAIMS_BY_PROVIDER_ID, node.spec.provider_id):
+                self.controller.enqueue(claim.name)
+
+    async def reconcile(self, name: str) -> Result | None:
+        claim = self._claims.get(name)
+        if claim is None or not is_managed_claim(claim, self._ctx.provider.traits):
+            return None
+        if claim.is_deleting:
+            return await self._terminator.terminate(claim)
+        if labels.TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            # First of all: from here on the claim cannot vanish while a machine of it exists.
+            finalizers = [*claim.metadata.finalizers, labels.TERMINATION_FINALIZER]
+            claim = await self._writer.metadata(claim, finalizers=finalizers)
+        return await self._advance(claim)
+
+    async def _advance(self, claim: NodeClaim) -> Result | None:
+        problem: Exception | None = None
+        retry_after_s: float | None = None
+        try:
+            if phase_of(claim) is Phase.LAUNCHING:
+                launched = await self._launcher.launch(claim)
+                if launched is None:
+                    return None
+                claim = launched
+                self._log.info("launched nodeclaim", nodeclaim=claim.name, provider_id=claim.status.provider_id)
+            if phase_of(claim) is Phase.REGISTERING:
+                registration = await self._registrar.register(claim)
+                claim, retry_after_s = registration.claim, registration.retry_after_s
+            if phase_of(claim) is Phase.INITIALIZING:
+                claim = await self._initializer.initialize(claim)
+        except Exception as error:
+            problem = error
+        check_after_s = await self._check_liveness(claim)
+        if problem is not None:
+            raise problem
+        waits = [wait for wait in (retry_after_s, check_after_s) if wait is not None]
+        return Result(requeue_after_s=min(waits)) if waits else None
+
+    async def _check_liveness(self, claim: NodeClaim) -> float | None:
+        """Give the claim up when it is overdue; else the seconds it still has."""
+        liveness = check_liveness(claim, self._ctx.clock.now())
+        if liveness.overdue is None:
+            return liveness.check_after_s
+        reason = step(phase_of(claim), liveness.overdue.fact).give_up
+        self._log.info("giving up nodeclaim", nodeclaim=claim.name, reason=reason)
+        await self._writer.give_up(claim, reason)
+        return None
