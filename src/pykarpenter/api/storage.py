@@ -42,6 +42,12 @@ class VolumeNodeAffinity(Wire):
     required: NodeSelector | None = None
 
 
+class ClaimReference(Wire):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
 class PersistentVolumeSpec(Wire):
     csi: CSIPersistentVolumeSource | None = None
     local: VolumePathSource | None = None
@@ -49,6 +55,7 @@ class PersistentVolumeSpec(Wire):
     aws_elastic_block_store: AWSElasticBlockStoreSource | None = None
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
+    claim_ref: ClaimReference | None = None
 
 
 class PersistentVolume(Object):

@@ -1,0 +1,149 @@
+"""Jobs: pods until enough have succeeded, or too many have failed."""
+
+from __future__ import annotations
+
+from pykarpenter.api import kinds
+from pykarpenter.api.pods import Pod
+from pykarpenter.api.timestamps import format_timestamp, parse_timestamp
+from pykarpenter.kube.cache import Change
+from pykarpenter.kube.contract import DeleteOptions, Json
+from pykarpenter.sim.views import JOB, RawObject, controller_uid
+from pykarpenter.sim.workloads.owned_pods import OwnedPods, is_ready
+from pykarpenter.sim.workloads.part import SETTLE_S, Part, World
+
+
+class Jobs(Part):
+    def __init__(self, world: World, pods: OwnedPods) -> None:
+        super().__init__("job", world)
+        self._pods = pods
+        self._jobs = self.views.of(JOB)
+        self._jobs.add_index("uid", lambda item: (item.uid,))
+        # Pods that ended or were taken away, by job UID and pod UID: a deleted pod must stay counted.
+        self._ended: dict[str, dict[str, str]] = {}
+        self.views.on_change(JOB, self._job_changed)
+        self.views.on_change(kinds.POD, self._pod_changed)
+
+    def _job_changed(self, change: Change[RawObject]) -> None:
+        if change.new is None:
+            assert change.old is not None
+            self._ended.pop(change.old.uid, None)
+        elif change.old is None or change.old.spec != change.new.spec:
+            self.queue.enqueue(change.new.key)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new or change.old
+        assert pod is not None
+        uid = controller_uid(pod)
+        owners = self._jobs.index("uid", uid)
+        if not owners:
+            return
+        ended = self._ended.setdefault(uid, {})
+        if pod.status.phase == "Succeeded":
+            ended[pod.uid] = "succeeded"
+        elif pod.status.phase == "Failed" or pod.is_deleting or change.new is None:
+            # A pod that is taken away before it succeeded counts as a failure, as in Kubernetes.
+            ended.setdefault(pod.uid, "failed")
+        for owner in owners:
+            self.queue.enqueue_after(owner.key, 0.0 if change.new is None else SETTLE_S)
+
+    async def reconcile(self, key: str) -> float | None:
+        job = self._jobs.get(key)
+        if job is None or job.is_deleting:
+            return None
+        if finished_condition(job) is not None:
+            return await self._expire(job)
+        ended = self._ended.get(job.uid, {})
+        succeeded = sum(outcome == "succeeded" for outcome in ended.values())
+        failed = len(ended) - succeeded
+        active = self._pods.active(job.uid)
+        condition = self._verdict(job, succeeded, failed)
+        if condition is not None or job.spec.get("suspend"):
+            for pod in active:
+                await self._pods.delete(pod)
+            active = []
+        else:
+            await self._start_pods(job, active, succeeded)
+            active = self._pods.active(job.uid)
+        await self._report(job, active, succeeded, failed, condition)
+        return None
+
+    def _verdict(self, job: RawObject, succeeded: int, failed: int) -> Json | None:
+        if succeeded >= completions(job):
+            return self._condition("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+        if failed > int(job.spec.get("backoffLimit", 6)):
+            return self._condition("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return None
+
+    async def _start_pods(self, job: RawObject, active: list[Pod], succeeded: int) -> None:
+        running = len(active) + self._pods.unseen(job.uid)
+        left = completions(job) - succeeded
+        missing = min(int(job.spec.get("parallelism", 1)), left) - running
+        for _ in range(max(0, missing)):
+            changes: Json = {
+                "metadata": {
+                    "labels": {
+                        "batch.kubernetes.io/controller-uid": job.uid,
+                        "batch.kubernetes.io/job-name": job.name,
+                        "controller-uid": job.uid,
+                        "job-name": job.name,
+                    }
+                }
+            }
+            await self._pods.create(JOB, job, job.spec["template"], changes)
+        if missing < 0:
+            for pod in sorted(active, key=lambda p: (bool(p.spec.node_name), p.name))[:-missing]:
+                await self._pods.delete(pod)
+
+    async def _report(
+        self, job: RawObject, active: list[Pod], succeeded: int, failed: int, condition: Json | None
+    ) -> None:
+        now = format_timestamp(self.clock.now())
+        status: Json = {
+            "active": len(active) + self._pods.unseen(job.uid),
+            "ready": sum(is_ready(pod) for pod in active),
+            "succeeded": succeeded,
+            "failed": failed,
+            "startTime": job.status.get("startTime") or now,
+        }
+        if condition is not None:
+            status["conditions"] = [*job.status.get("conditions", []), condition]
+            if condition["type"] == "Complete":
+                status["completionTime"] = now
+            ttl = job.spec.get("ttlSecondsAfterFinished")
+            if ttl is not None:
+                self.queue.enqueue_after(job.key, float(ttl) + 1.0)
+        await self.write_status(JOB, self._jobs.get(job.key) or job, status)
+
+    async def _expire(self, job: RawObject) -> float | None:
+        """Delete a finished job once its time to live is over."""
+        ttl = job.spec.get("ttlSecondsAfterFinished")
+        condition = finished_condition(job)
+        if ttl is None or condition is None:
+            return None
+        left = parse_timestamp(condition["lastTransitionTime"]) + float(ttl) - self.clock.now()
+        if left > 0:
+            return left
+        await self.api.delete(JOB, job.name, job.namespace, DeleteOptions(propagation="Background"))
+        return None
+
+    def _condition(self, kind: str, reason: str, message: str) -> Json:
+        now = format_timestamp(self.clock.now())
+        return {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": now,
+            "lastTransitionTime": now,
+        }
+
+
+def completions(job: RawObject) -> int:
+    return int(job.spec.get("completions", job.spec.get("parallelism", 1)))
+
+
+def finished_condition(job: RawObject) -> Json | None:
+    for condition in job.status.get("conditions", []):
+        if condition["type"] in ("Complete", "Failed") and condition["status"] == "True":
+            return dict(condition)
+    return None
