@@ -8,16 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pykarpenter.sim.schema.field_errors import FieldError, forbidden_field, invalid_value, required
 from pykarpenter.sim.store.entries import Json, with_metadata
-from pykarpenter.sim.store.refusals import (
-    FieldError,
-    bad_request,
-    conflict,
-    forbidden_field,
-    invalid,
-    invalid_value,
-    required,
-)
+from pykarpenter.sim.store.refusals import bad_request, conflict, invalid
 from pykarpenter.sim.store.resources import Resource
 
 # Set by the server alone: whatever a client sends is replaced.

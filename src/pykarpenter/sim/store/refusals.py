@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import Any
 
 from pykarpenter.kube.errors import (
@@ -16,68 +14,10 @@ from pykarpenter.kube.errors import (
     Invalid,
     NotFound,
 )
+from pykarpenter.sim.schema.field_errors import FieldError
 from pykarpenter.sim.store.resources import Resource
 
 _LOCK_MESSAGE = "the object has been modified; please apply your changes to the latest version and try again"
-
-
-@dataclass(frozen=True, slots=True)
-class FieldError:
-    """One refused field: its path, what kind of refusal, and the words."""
-
-    path: str
-    reason: str
-    message: str
-
-    @property
-    def cause(self) -> dict[str, Any]:
-        return {"reason": self.reason, "message": self.message, "field": self.path}
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def invalid_value(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}")
-
-
-def type_invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueTypeInvalid", f"Invalid value: {_quoted(value)}: {detail}")
-
-
-def required(path: str, detail: str = "") -> FieldError:
-    return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
-
-
-def forbidden_field(path: str, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
-
-
-def not_supported(path: str, value: Any, supported: list[str]) -> FieldError:
-    listed = ", ".join(_quoted(choice) for choice in supported)
-    return FieldError(
-        path, "FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {listed}"
-    )
-
-
-def too_long(path: str, maximum: int) -> FieldError:
-    return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {maximum} bytes")
-
-
-def too_many(path: str, actual: int, maximum: int) -> FieldError:
-    return FieldError(path, "FieldValueTooMany", f"Too many: {actual}: must have at most {maximum} items")
-
-
-def duplicate(path: str, value: Any) -> FieldError:
-    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {_quoted(value)}")
-
-
-def not_found_value(path: str, value: Any) -> FieldError:
-    return FieldError(path, "FieldValueNotFound", f"Not found: {_quoted(value)}")
 
 
 def _with_details(error: ApiError, resource: Resource, name: str, **more: Any) -> ApiError:

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write: `dry_run` checks and answers without storing; `strict`/`warn` are about unknown fields."""
+    """How to write: `dry_run` checks and answers without storing.
+
+    `field_validation` (Strict, Warn, Ignore) is about unknown fields; what was dropped is added to `warnings`.
+    """
 
     dry_run: bool = False
     field_manager: str = ""
     force: bool = False
     field_validation: str = ""
+    warnings: list[str] | None = None
 
 
 PLAIN_WRITE = WriteOptions()

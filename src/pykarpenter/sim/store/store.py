@@ -12,7 +12,7 @@ from typing import Any
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.kube.contract import PatchType
 from pykarpenter.runtime.clock import Clock
-from pykarpenter.sim.store import deletion, metadata, namespaces
+from pykarpenter.sim.store import definitions, deletion, metadata, namespaces
 from pykarpenter.sim.store.admission import Admission
 from pykarpenter.sim.store.binding import bind
 from pykarpenter.sim.store.entries import Entry, Json, has_nulls, object_key, plain_copy, with_metadata, without_nulls
@@ -355,3 +355,7 @@ class Store:
         self.garbage.settle()
         if removed or resource.plural == "namespaces":
             namespaces.follow(self, resource, entry, removed)
+        if resource.plural == "customresourcedefinitions":
+            definitions.follow(self, entry, removed)
+        elif removed and resource.custom is not None:
+            definitions.end_if_empty(self, resource)
