@@ -8,6 +8,7 @@ from typing import Protocol
 from pykarpenter.api.labels import DEFAULT_RULES, LabelRules
 from pykarpenter.api.nodepool import NodeClaim, NodePool
 from pykarpenter.core.instance_types import InstanceType
+from pykarpenter.core.repair import RepairPolicy as RepairPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,19 +19,6 @@ class NodeClassKind:
     version: str
     kind: str
     plural: str
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPolicy:
-    """When a node condition means the machine is broken, and what to do about it."""
-
-    condition_type: str
-    condition_status: str
-    reason_regex: str
-    toleration_s: float
-    termination_grace_period_s: float | None
-    priority: int
-    action: str
 
 
 @dataclass(frozen=True, slots=True)

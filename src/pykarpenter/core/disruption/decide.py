@@ -1,0 +1,78 @@
+"""One pass of disruption: the methods in their order, stopping at the first with something to do.
+
+A method that fails is reported and passed over; it never keeps the others from running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pykarpenter.core.disruption import drift, emptiness, multi_node, repairs, single_node, static_pools
+from pykarpenter.core.disruption.allowance import pool_allowance, pool_nodes
+from pykarpenter.core.disruption.candidates import World
+from pykarpenter.core.disruption.commands import DisruptionPlan, Method, MethodRun, Reason
+from pykarpenter.core.disruption.settings import (
+    MULTI_NODE_LIMIT_S,
+    SINGLE_NODE_LIMIT_S,
+    StopFactory,
+    no_deadline,
+)
+from pykarpenter.core.disruption.simulation import Simulation, SimulationError
+
+METHOD_REASONS: Mapping[Method, Reason] = {
+    Method.REPAIR: Reason.UNHEALTHY,
+    Method.EMPTINESS: Reason.EMPTY,
+    Method.STATIC_DRIFT: Reason.DRIFTED,
+    Method.DRIFT: Reason.DRIFTED,
+    Method.MULTI_NODE: Reason.UNDERUTILIZED,
+    Method.SINGLE_NODE: Reason.UNDERUTILIZED,
+}
+# Methods that do nothing while the cluster has not changed since they last found nothing.
+_MEMOISED = (Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+def decide(
+    world: World,
+    simulation: Simulation,
+    stamp: float = 0.0,
+    methods: Sequence[Method] = tuple(Method),
+    deadlines: StopFactory = no_deadline,
+) -> DisruptionPlan:
+    """What to do now; `stamp` is the change stamp of the state the snapshot was made of."""
+    runs: list[MethodRun] = []
+    for method in methods:
+        if method is Method.REPAIR and not world.settings.node_repair:
+            continue
+        if method in _MEMOISED and world.memory.nothing_at.get(method) == stamp:
+            continue
+        run = run_method(world, simulation, method, deadlines)
+        runs.append(run)
+        if run.commands:
+            break
+    return DisruptionPlan(tuple(runs), allowances(world))
+
+
+def run_method(world: World, simulation: Simulation, method: Method, deadlines: StopFactory = no_deadline) -> MethodRun:
+    steps: dict[Method, Callable[[], MethodRun]] = {
+        Method.REPAIR: lambda: repairs.run(world, simulation),
+        Method.EMPTINESS: lambda: emptiness.run(world),
+        Method.STATIC_DRIFT: lambda: static_pools.run(world),
+        Method.DRIFT: lambda: drift.run(world, simulation),
+        Method.MULTI_NODE: lambda: multi_node.run(world, simulation, deadlines(MULTI_NODE_LIMIT_S)),
+        Method.SINGLE_NODE: lambda: single_node.run(world, simulation, deadlines(SINGLE_NODE_LIMIT_S)),
+    }
+    try:
+        return steps[method]()
+    except SimulationError as error:
+        return MethodRun(method, METHOD_REASONS[method], error=str(error))
+
+
+def allowances(world: World) -> dict[tuple[str, Reason], tuple[int, int]]:
+    """Allowed (before subtracting) and consuming machines of every pool and reason, for the gauges."""
+    found: dict[tuple[str, Reason], tuple[int, int]] = {}
+    counted = pool_nodes(world)
+    for name, pool in sorted(world.pools.items()):
+        for reason in Reason:
+            numbers = pool_allowance(world, pool, reason, counted)
+            found[name, reason] = (numbers.allowed, numbers.consumed)
+    return found

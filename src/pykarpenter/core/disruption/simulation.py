@@ -1,0 +1,143 @@
+"""What would happen to these pods if those machines went: the question disruption asks the packing engine.
+
+The engine answers through the small `Simulation` contract; this module prepares the question from candidates and
+reads the answer by the rules that only disruption has. It never copies the cluster and never decides what is worth
+doing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pykarpenter.api.duration import InvalidDuration, parse_nillable_duration
+from pykarpenter.api.meta import find_condition
+from pykarpenter.api.nodepool import NodePool
+from pykarpenter.api.pods import Pod
+from pykarpenter.api.timestamps import parse_optional_timestamp
+from pykarpenter.core.disruption.candidates import Candidate, World, claim_condition
+from pykarpenter.core.draining import needs_replacement_capacity
+from pykarpenter.core.plans import ExistingPlacement, PlannedClaim
+from pykarpenter.core.snapshot import NodeView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """Take `removed` away and find room for `pods` beside everything that is pending anyway.
+
+    The engine adds, by itself, all provisionable pending pods, the virtual pods of buffers, and the pods of machines
+    that are already going. Reserved offerings may fall back, unless `credit` names a reservation: then they are
+    strict and that reservation has one unit more.
+    """
+
+    removed: frozenset[str]
+    # As they are in the snapshot, bound; the engine treats them as free to go anywhere.
+    pods: tuple[Pod, ...]
+    # Existing machines that only pending pods, virtual pods and pods of going machines may use.
+    closed: frozenset[str] = frozenset()
+    credit: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """Where everything would go; `failed` holds every pod without a place, pending ones included, with the reason."""
+
+    claims: tuple[PlannedClaim, ...] = ()
+    existing: tuple[ExistingPlacement, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+class Simulation(Protocol):
+    """The packing engine, prepared for one snapshot."""
+
+    def ask(self, question: Question) -> Answer:
+        """Raises SimulationError when the question has no meaning now, e.g. no pool can provision."""
+        ...
+
+
+class SimulationError(Exception):
+    """Nothing can be said about any placement."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """An answer read by disruption's rules; `errors` are those that block: pods that were not pending before."""
+
+    claims: tuple[PlannedClaim, ...]
+    existing: tuple[ExistingPlacement, ...]
+    errors: Mapping[str, str]
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+
+def simulate(
+    world: World,
+    simulation: Simulation,
+    candidates: Sequence[Candidate],
+    *,
+    consolidation: bool = False,
+    include_blocked: bool = False,
+    credit: str = "",
+) -> Outcome:
+    """Ask for the candidates' pods; repair includes pods that are blocked now, since its bounded drain frees them."""
+    pods = tuple(
+        pod
+        for candidate in candidates
+        for pod in candidate.pods
+        if include_blocked
+        or needs_replacement_capacity(pod, world.pdbs(pod.namespace), world.now, world.settings.protect_unparsable)
+    )
+    removed = frozenset(candidate.name for candidate in candidates)
+    closed = closed_destinations(world) - removed if consolidation else frozenset()
+    answer = simulation.ask(Question(removed, pods, closed, credit))
+    # Only the candidates' own pods can block: what was pending before may stay pending.
+    own = {pod.key for pod in pods}
+    errors = {key: text for key, text in answer.failed.items() if key in own or key in world.leaving}
+    errors.update(_uninitialized_errors(world, answer, own))
+    return Outcome(answer.claims, _real_placements(world, answer), dict(sorted(errors.items())))
+
+
+def _real_placements(world: World, answer: Answer) -> tuple[ExistingPlacement, ...]:
+    """Placements of pods that exist; virtual pods of buffers never nominate a machine."""
+    virtual = {pod.key for pod in world.snapshot.buffer_pods}
+    if not virtual:
+        return answer.existing
+    kept = (ExistingPlacement(p.node, tuple(k for k in p.pods if k not in virtual)) for p in answer.existing)
+    return tuple(placement for placement in kept if placement.pods)
+
+
+def _uninitialized_errors(world: World, answer: Answer, own: set[str]) -> dict[str, str]:
+    """A machine that is not ready yet may never be: no running pod is moved in the hope of it."""
+    errors: dict[str, str] = {}
+    for placement in answer.existing:
+        view = world.by_name.get(placement.node)
+        if view is None or not view.managed or view.initialized:
+            continue
+        what = f"NodeClaim {view.claim.name}" if view.claim is not None else f"Node {view.name}"
+        errors.update({pod: f"would schedule against uninitialized {what}" for pod in placement.pods if pod in own})
+    return errors
+
+
+def closed_destinations(world: World) -> frozenset[str]:
+    """Machines still inside their own pool's consolidateAfter: they are not filled up by consolidation."""
+    return frozenset(view.name for view in world.nodes if window_end(view, world.pools.get(view.pool_name)) > world.now)
+
+
+def window_end(view: NodeView, pool: NodePool | None) -> float:
+    """When the machine's consolidateAfter window ends, epoch seconds; 0 when it has none."""
+    if pool is None or view.claim is None or claim_condition(view, "Initialized") != "True":
+        return 0.0
+    try:
+        window = parse_nillable_duration(pool.spec.disruption.consolidate_after)
+    except InvalidDuration:
+        return 0.0
+    if not window:
+        return 0.0
+    initialized = find_condition(view.claim.status.conditions, "Initialized")
+    reference = parse_optional_timestamp(view.claim.status.last_pod_event_time)
+    if reference is None and initialized is not None:
+        reference = parse_optional_timestamp(initialized.last_transition_time)
+    return 0.0 if reference is None else reference + window

@@ -1,0 +1,403 @@
+"""Under-used machines: deleted or replaced for less money, never for a machine of unknown price."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pykarpenter.api import labels
+from pykarpenter.api.pods import NodeSelectorRequirement
+from pykarpenter.core.disruption import multi_node, single_node
+from pykarpenter.core.disruption.balanced import Scales
+from pykarpenter.core.disruption.blockers import Blocker
+from pykarpenter.core.disruption.commands import Decision, Method
+from pykarpenter.core.disruption.consolidation import propose, without_same_type
+from pykarpenter.core.disruption.decide import decide
+from pykarpenter.core.disruption.settings import Memory
+from pykarpenter.core.disruption.single_node import taking_turns
+from pykarpenter.core.reasons import Why
+from tests.support.fleet import NOON, Fleet, candidate, pending, pod
+
+
+def never() -> bool:
+    return False
+
+
+def fleet_of(**pool) -> Fleet:
+    fleet = Fleet()
+    fleet.type("s", cpu=2, gi=8, price=0.5)
+    fleet.type("m", cpu=4, gi=16, price=1.0)
+    fleet.type("l", cpu=8, gi=32, price=2.0)
+    fleet.pool(**({"budgets": ["100%"]} | pool))
+    return fleet
+
+
+def asked(fleet: Fleet, *names: str, **gates):
+    world = fleet.world(**gates)
+    return propose(world, fleet.simulation(), [candidate(world, name) for name in names], Method.SINGLE_NODE)
+
+
+@pytest.mark.promise("DIS-8.1")
+def test_machine_whose_pods_fit_elsewhere_is_deleted():
+    """No replacement, no price test."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x")])
+    fleet.node("b", pods=[pod("y")])
+    command = asked(fleet, "a").command
+    assert command.decision is Decision.DELETE
+    assert command.saving == 1.0
+    assert [(p.node, p.pods) for p in command.placements] == [("b", ("default/x",))]
+
+
+@pytest.mark.promise("DIS-8.2")
+def test_set_that_needs_two_new_machines_is_left_alone():
+    """One replacement is the rule of compatibility."""
+    fleet = fleet_of()
+    fleet.node("a", type="l", pods=[pod("x", cpu=7), pod("y", cpu=1)])
+    fleet.node("b", type="l", pods=[pod("z", cpu=7)])
+    blocker = asked(fleet, "a", "b")
+    assert blocker.why is Why.TOO_MANY_REPLACEMENTS
+    assert blocker.text() == "Can't remove without creating 2 candidates"
+
+
+@pytest.mark.promise("DIS-8.3")
+def test_s13_replacement_must_be_cheaper():
+    """Moving pods for nothing is churn."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", cpu=3)])
+    blocker = asked(fleet, "a")
+    assert blocker.why is Why.NOT_CHEAPER
+    assert (blocker.price_now, blocker.price_found) == (1.0, 1.0)
+    fleet.node("a", type="l", pods=[pod("x", cpu=3)])
+    command = asked(fleet, "a").command
+    assert command.replacements[0].instance_types == ("m",)
+    assert command.saving == pytest.approx(1.0)
+
+
+@pytest.mark.promise("DIS-8.3")
+def test_s13_dearest_zone_of_a_replacement_counts():
+    """The cloud may give the dear zone; then the move must still pay."""
+    fleet = Fleet()
+    fleet.type("m", cpu=4, price=1.0)
+    fleet.pool(budgets=["100%"])
+    cheap = fleet.type("s", cpu=2, price=0.5, zones=("zone-1",))
+    dear = fleet.type("tmp", cpu=2, price=1.5, zones=("zone-2",))
+    del fleet.types["tmp"]
+    fleet.types["s"] = dataclasses.replace(
+        cheap,
+        offerings=(*cheap.offerings, *dear.offerings),
+        requirements=cheap.requirements.without(labels.ZONE).merged(
+            [dataclasses.replace(cheap.requirements[labels.ZONE], values=frozenset({"zone-1", "zone-2"}))]
+        ),
+    )
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    assert asked(fleet, "a").why is Why.NOT_CHEAPER
+
+
+@pytest.mark.promise("DIS-3.3.5")
+def test_f44_machine_of_unknown_price_is_not_consolidated():
+    """Nobody can say what it saves."""
+    fleet = fleet_of()
+    fleet.type("u", cpu=4, unpriced=True)
+    fleet.node("a", type="u", pods=[pod("x")])
+    fleet.node("b", pods=[pod("y", cpu=3)])
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    assert all("a" not in command.nodes for command in run.commands)
+    (notice,) = [n for n in run.notices if n.name == "a"]
+    assert notice.reason == "Unconsolidatable"
+    assert "price of u (on-demand) in zone-1 is unknown" in notice.message
+
+
+@pytest.mark.promise("DIS-3.3.5")
+def test_f44_option_of_unknown_price_is_never_called_cheaper():
+    """Missing is not zero."""
+    fleet = fleet_of()
+    fleet.types.pop("s")
+    fleet.type("free", cpu=2, unpriced=True)
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    assert asked(fleet, "a").why is Why.NOT_CHEAPER
+
+
+@pytest.mark.promise("DIS-8.4")
+def test_replacement_that_could_be_spot_is_bound_to_spot():
+    """A spot shortage must fail the launch, not buy dearer on-demand."""
+    fleet = Fleet()
+    fleet.type("s", cpu=2, price=0.9, spot=0.2)
+    fleet.type("m", cpu=4, price=1.0, spot=0.4)
+    fleet.pool(budgets=["100%"], capacity_types=["spot", "on-demand"])
+    fleet.node("a", pods=[pod("x")])
+    claim = asked(fleet, "a").command.replacements[0]
+    (capacity,) = [r for r in claim.requirements if r.key == labels.CAPACITY_TYPE]
+    assert capacity.values == ["spot"]
+    assert claim.instance_types == ("s", "m")
+
+
+@pytest.mark.promise("DIS-8.6")
+def test_min_values_must_hold_after_the_price_filter():
+    """Flexibility was asked for."""
+    wanted = NodeSelectorRequirement(
+        key=labels.INSTANCE_TYPE, operator="In", values=["s", "m", "l", "xs"], min_values=2
+    )
+    fleet = fleet_of(requirements=[wanted])
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    blocker = asked(fleet, "a")
+    assert blocker.why is Why.MIN_VALUES
+    assert blocker.text().startswith("Filtering by price: minValues requirement is not met")
+    fleet.type("xs", cpu=2, price=0.4)
+    assert asked(fleet, "a").command.replacements[0].instance_types == ("xs", "s")
+
+
+def spot_fleet(cheaper: int) -> Fleet:
+    fleet = Fleet()
+    fleet.type("now", cpu=4, price=9.0, spot=1.0)
+    for index in range(cheaper):
+        fleet.type(f"t{index:02d}", cpu=2, price=9.0, spot=0.1 + index / 100)
+    fleet.pool(budgets=["100%"], capacity_types=["spot"])
+    fleet.node("a", type="now", capacity_type=labels.SPOT, pods=[pod("x")])
+    return fleet
+
+
+@pytest.mark.promise("DIS-8.5")
+def test_acceptance_5_spot_to_spot_needs_its_gate_and_fifteen_cheaper_types():
+    """Fewer choices mean a race to the bottom and more interruptions."""
+    assert asked(spot_fleet(20), "a").why is Why.SPOT_TO_SPOT
+    refused = asked(spot_fleet(14), "a", spot_to_spot=True)
+    assert refused.message.endswith("got 14")
+    claim = asked(spot_fleet(20), "a", spot_to_spot=True).command.replacements[0]
+    assert claim.instance_types == tuple(f"t{index:02d}" for index in range(15))
+
+
+@pytest.mark.promise("DIS-8.5")
+def test_several_spot_machines_for_one_need_no_flexibility():
+    """Going from two to one cannot repeat for ever."""
+    fleet = spot_fleet(3)
+    fleet.node("b", type="now", capacity_type=labels.SPOT, pods=[pod("y")])
+    assert asked(fleet, "a", "b", spot_to_spot=True).command.decision is Decision.REPLACE
+
+
+@pytest.mark.promise("DIS-7.7")
+def test_acceptance_4_several_machines_are_not_replaced_by_one_of_their_own_type():
+    """Keeping the cheap one and deleting the others is as good, with fewer pods moved."""
+    fleet = Fleet()
+    fleet.pool(budgets=["100%"])
+    fleet.type("a", cpu=8, price=1.0)
+    fleet.type("b", cpu=8, price=3.0)
+    fleet.type("c", cpu=8, price=2.0)
+    fleet.node("n1", type="b", pods=[pod("p1", cpu=2)])
+    fleet.node("n2", type="b", pods=[pod("p2", cpu=2)])
+    fleet.node("n3", type="a", pods=[pod("p3", cpu=2)])
+
+    def replacement():
+        world = fleet.world()
+        chosen = [candidate(world, name) for name in ("n1", "n2", "n3")]
+        proposal = propose(world, fleet.simulation(), chosen, Method.MULTI_NODE)
+        assert not isinstance(proposal, Blocker)
+        return without_same_type(world, chosen, proposal)
+
+    assert replacement().why is Why.SAME_TYPE
+    fleet.type("z", cpu=8, price=0.5)
+    assert replacement().command.replacements[0].instance_types == ("z",)
+
+
+@pytest.mark.promise("DIS-6.2")
+def test_acceptance_6_destination_inside_its_window_is_not_filled():
+    """A machine that is settling is left to settle; a new machine is allowed."""
+    fleet = fleet_of(after="10m")
+    fleet.node("a", type="l", pods=[pod("x", cpu=1)])
+    fleet.node("busy", type="l", pods=[pod("y", cpu=1)], consolidatable=False, last_pod_event=NOON - 60)
+    command = asked(fleet, "a").command
+    assert command.decision is Decision.REPLACE
+    fleet.node("busy", type="l", pods=[pod("y", cpu=1)], last_pod_event=NOON - 3600)
+    assert asked(fleet, "a").command.decision is Decision.DELETE
+
+
+@pytest.mark.promise("DIS-6.2")
+def test_pending_and_virtual_pods_may_use_a_machine_inside_its_window():
+    """The window protects machines from being filled by us, not from work that needs a place."""
+    fleet = fleet_of(after="10m")
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    fleet.node("b", pods=[pod("z", cpu=1)])
+    fleet.node("busy", type="l", consolidatable=False, last_pod_event=NOON - 60)
+    fleet.pending.append(pending("waiting", cpu=5))
+    fleet.buffer_pods.append(pending("virtual", cpu=2))
+    command = asked(fleet, "a").command
+    assert command.decision is Decision.DELETE
+    assert {p.node: p.pods for p in command.placements} == {"b": ("default/x",), "busy": ("default/waiting",)}
+
+
+@pytest.mark.promise("DIS-6.4")
+def test_acceptance_8_pending_pod_that_needs_a_new_machine_counts_as_one():
+    """The price comparison would otherwise be wrong."""
+    fleet = fleet_of()
+    fleet.node("a", type="l", pods=[pod("x", cpu=3)])
+    fleet.pending.append(pending("waiting", cpu=8))
+    assert asked(fleet, "a").why is Why.TOO_MANY_REPLACEMENTS
+    fleet.pending[:] = [pending("hopeless", cpu=64)]
+    assert asked(fleet, "a").command.decision is Decision.REPLACE
+
+
+@pytest.mark.promise("DIS-7.1")
+def test_policy_when_empty_leaves_machines_in_use_alone():
+    """It says so."""
+    fleet = fleet_of(policy="WhenEmpty")
+    fleet.node("a", type="l", pods=[pod("x")])
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    assert run.commands == ()
+    expected = 'NodePool "default" has consolidation policy WhenEmpty, but node is not empty'
+    assert run.notices[0].message == expected
+
+
+@pytest.mark.promise("DIS-7.6")
+def test_multi_node_finds_the_longest_prefix():
+    """Four quarter-full machines become one."""
+    fleet = fleet_of()
+    for index in range(4):
+        fleet.node(f"n{index}", type="m", pods=[pod(f"p{index}", cpu=1)])
+    run = multi_node.run(fleet.world(), fleet.simulation(), never)
+    (command,) = run.commands
+    # Three of them fit on the fourth: a delete beats a replacement of all four by their own type.
+    assert command.decision is Decision.DELETE
+    assert len(command.targets) == 3
+
+
+@pytest.mark.promise("DIS-7.6")
+def test_multi_node_never_takes_more_than_a_hundred():
+    """Q1: a cap is a cap."""
+    fleet = Fleet()
+    fleet.type("m", cpu=4, price=1.0)
+    fleet.type("huge", cpu=512, gi=2048, price=5.0)
+    fleet.pool(budgets=["100%"])
+    for index in range(120):
+        fleet.node(f"n{index:03d}", pods=[pod(f"p{index}", cpu=4, gi=1)])
+    simulation = fleet.simulation()
+    (command,) = multi_node.run(fleet.world(), simulation, never).commands
+    assert len(command.targets) == 100
+    assert max(len(q.removed) for q in simulation.asked) == 100
+
+
+@pytest.mark.promise("DIS-12.1")
+def test_search_that_ran_out_of_time_is_not_remembered_as_fruitless():
+    """Q9: it has shown nothing."""
+    fleet = fleet_of()
+    for index in range(3):
+        fleet.node(f"n{index}", pods=[pod(f"p{index}", cpu=4)])
+    run = multi_node.run(fleet.world(), fleet.simulation(), lambda: True)
+    assert run.timed_out
+    assert not run.settled
+    done = multi_node.run(fleet.world(), fleet.simulation(), never)
+    assert done.settled
+
+
+@pytest.mark.promise("DIS-12.1")
+def test_search_limited_by_budgets_is_not_remembered_as_fruitless():
+    """A budget may open at any moment."""
+    fleet = fleet_of(budgets=["1"])
+    for index in range(3):
+        fleet.node(f"n{index}", pods=[pod(f"p{index}", cpu=4)])
+    assert not multi_node.run(fleet.world(), fleet.simulation(), never).settled
+
+
+@pytest.mark.promise("DIS-12.1")
+def test_settled_method_is_not_asked_again_until_the_cluster_changes():
+    """A quiet cluster costs nothing."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", cpu=4)])
+    plan = decide(fleet.world(), fleet.simulation(), stamp=7.0)
+    assert all(run.settled for run in plan.runs if run.method in (Method.MULTI_NODE, Method.SINGLE_NODE))
+    fleet.memory = Memory(nothing_at={Method.MULTI_NODE: 7.0, Method.SINGLE_NODE: 7.0})
+    simulation = fleet.simulation()
+    decide(fleet.world(), simulation, stamp=7.0)
+    assert simulation.asked == []
+    decide(fleet.world(), simulation, stamp=8.0)
+    assert simulation.asked
+
+
+@pytest.mark.promise("DIS-7.8")
+def test_single_node_takes_turns_between_pools():
+    """One crowded pool must not starve the others."""
+    fleet = fleet_of()
+    fleet.pool("other", budgets=["100%"])
+    for name in ("a1", "a2", "a3"):
+        fleet.node(name, type="l", pods=[pod(name)])
+    fleet.node("b1", pool="other", pods=[pod("b1")])
+    world = fleet.world()
+    chosen = [candidate(world, name) for name in ("a1", "a2", "a3", "b1")]
+    assert [c.name for c in taking_turns(chosen, ())] == ["a1", "b1", "a2", "a3"]
+    assert [c.name for c in taking_turns(chosen, ("other",))] == ["b1", "a1", "a2", "a3"]
+
+
+@pytest.mark.promise("DIS-7.8")
+def test_pools_not_reached_in_time_are_remembered():
+    """They come first in the next run."""
+    fleet = fleet_of()
+    fleet.pool("other", budgets=["100%"])
+    fleet.node("a", pods=[pod("x", cpu=4)])
+    fleet.node("b", pool="other", pods=[pod("y", cpu=4)])
+    answers = iter([False, True])
+    run = single_node.run(fleet.world(), fleet.simulation(), lambda: next(answers))
+    assert run.timed_out
+    assert run.unseen_pools == ("other",)
+
+
+def balanced_fleet(pods: int) -> Fleet:
+    fleet = Fleet()
+    fleet.type("m", cpu=16, price=1.0)
+    fleet.type("s", cpu=8, price=0.9)
+    fleet.pool(budgets=["100%"], policy="Balanced")
+    fleet.node("a", pods=[pod(f"a{i}", cpu=0.5) for i in range(pods)])
+    fleet.node("b", pods=[pod(f"b{i}", cpu=16 / pods) for i in range(pods)])
+    return fleet
+
+
+@pytest.mark.promise("DIS-9.1")
+def test_balanced_refuses_much_disturbance_for_little_money():
+    """A tenth of the price for half of the pods is churn."""
+    fleet = balanced_fleet(8)
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    assert run.commands == ()
+    assert run.scores[0][:2] == ("default", False)
+    message = next(n.message for n in run.notices if n.name == "a" and n.reason == "Unconsolidatable")
+    assert "score 0.10 < threshold 0.50 (k: 2, savings 5.0%, disruption 50.0%)" in message
+
+
+@pytest.mark.promise("DIS-9.1")
+def test_balanced_takes_a_fair_trade():
+    """Half the cost for a small share of the pods."""
+    fleet = balanced_fleet(8)
+    fleet.type("s", cpu=8, price=0.1)
+    (command,) = single_node.run(fleet.world(), fleet.simulation(), never).commands
+    assert command.nodes == ("a",)
+    assert command.scores[0][1] == pytest.approx(0.9)
+
+
+@pytest.mark.promise("DIS-9.1")
+def test_balanced_does_not_simulate_what_cannot_pass():
+    """Even deleting the machine would not be worth its pods."""
+    fleet = Fleet()
+    fleet.type("cheap", cpu=64, price=0.1)
+    fleet.type("dear", cpu=4, price=9.9)
+    fleet.pool(budgets=["100%"], policy="Balanced")
+    fleet.node("crowded", type="cheap", pods=[pod(f"p{i}", cpu=0.1) for i in range(50)])
+    fleet.node("dear", type="dear", pods=[pod("x", cpu=4)])
+    world = fleet.world()
+    assert not Scales(world).could_pass(candidate(world, "crowded"))
+    assert Scales(world).could_pass(candidate(world, "dear"))
+
+
+def test_minimum_saving_holds_back_pennies():
+    """The setting is off by default."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    assert asked(fleet, "a").command.saving == pytest.approx(0.5)
+    assert asked(fleet, "a", min_saving=0.6).why is Why.MIN_SAVING
+
+
+def test_s15_same_snapshot_gives_the_same_plan():
+    """A decision is a function of what it was given."""
+    fleet = fleet_of()
+    for index in range(6):
+        fleet.node(f"n{index}", pods=[pod(f"p{index}", cpu=1)])
+    first = decide(fleet.world(), fleet.simulation())
+    fleet.nodes = dict(reversed(fleet.nodes.items()))
+    assert decide(fleet.world(), fleet.simulation()).commands == first.commands
