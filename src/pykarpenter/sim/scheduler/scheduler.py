@@ -21,10 +21,9 @@ from pykarpenter.api.workloads import Namespace
 from pykarpenter.core.selectors import selector_matches
 from pykarpenter.kube.cache import Change
 from pykarpenter.kube.contract import DeleteOptions, KubeApi, Preconditions
-from pykarpenter.kube.errors import ApiError, Conflict
+from pykarpenter.kube.errors import ApiError
 from pykarpenter.kube.events import EventRecorder
 from pykarpenter.runtime.clock import Clock
-from pykarpenter.sim.conditions import with_conditions
 from pykarpenter.sim.scheduler.engine import Engine, Refused
 from pykarpenter.sim.scheduler.pending import Group, PendingPods
 from pykarpenter.sim.scheduler.preemption import NoPreemption, preempt
@@ -187,34 +186,40 @@ class Scheduler:
         untold, group.untold = list(group.untold), {}
         for key in untold:
             waiting = group.pods.get(key)
-            if waiting is not None and not await self._tell(waiting, "Unschedulable", message):
-                group.untold[key] = None
-                self.wake()
+            if waiting is not None:
+                await self._tell(waiting, "Unschedulable", message)
 
-    async def _tell(self, pod: Pod, reason: str, message: str) -> bool:
-        """Write the PodScheduled condition; False when the pod changed meanwhile and must be told again."""
+    async def _tell(self, pod: Pod, reason: str, message: str) -> None:
         current = find_condition(pod.status.conditions, "PodScheduled")
         if current is not None and (current.reason, current.message) == (reason, message):
-            return True
+            return
+        kept = [c for c in pod.status.conditions if c.type != "PodScheduled"]
         since = current.last_transition_time if current is not None and current.status == "False" else None
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": reason,
             "message": message,
+            "lastProbeTime": None,
             "lastTransitionTime": since or format_timestamp(self._clock.now()),
         }
-        patch = {
-            "metadata": {"resourceVersion": pod.metadata.resource_version},
-            "status": {"conditions": with_conditions(pod.status.conditions, condition)},
-        }
+        others = [
+            {
+                "type": c.type,
+                "status": c.status,
+                "reason": c.reason,
+                "message": c.message,
+                "lastTransitionTime": c.last_transition_time,
+            }
+            for c in kept
+        ]
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [*others, condition]}}
         try:
             await self._api.patch(kinds.POD, pod.name, patch, pod.namespace, subresource="status")
-        except ApiError as error:
-            return not isinstance(error, Conflict)
+        except ApiError:
+            return
         if reason == "Unschedulable":
             self._publish(pod, "Warning", "FailedScheduling", message)
-        return True
 
     def _publish(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         if self._recorder is not None:

@@ -1,0 +1,296 @@
+"""Placing classes whose rules speak of zones, capacity types or other keys: pod by pod in effect, cheap in practice.
+
+Machines are gathered into cells by the domains they are in. Each step asks the rules which domains are open and for
+how many pods, and takes the first machine, in the usual order, that lies in such a domain. A machine that could be in
+several domains is pinned to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from pykarpenter.core.interning import Ints
+from pykarpenter.core.packing.classes import PodClass
+from pykarpenter.core.packing.kernel import MANY, Kernel
+from pykarpenter.core.packing.kinds import Kind
+from pykarpenter.core.packing.rungs import Rung
+from pykarpenter.core.topology.groups import eligible_domains
+
+Open = dict[str, dict[str, int]]
+
+
+@dataclass(slots=True)
+class _Cell:
+    """Machines with room that share their domains; `order` and `machines` run in parallel, `at` is the next one."""
+
+    machines: list[int]
+    order: list[int]
+    at: int = 0
+
+    @property
+    def head(self) -> int:
+        return self.order[self.at] if self.at < len(self.machines) else MANY
+
+
+@dataclass(slots=True)
+class _Field:
+    """Where one class could go by one volume alternative, apart from the rules over domains."""
+
+    guest: int
+    node_rooms: Ints
+    node_cells: dict[tuple[str, ...], _Cell] = field(default_factory=dict)
+    claim_rooms: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    become: dict[int, Kind] = field(default_factory=dict)
+    claim_cells: dict[int, _Cell] = field(default_factory=dict)
+
+
+class DomainPlacer:
+    """Places one class at one rung of its ladder."""
+
+    def __init__(self, kernel: Kernel, cls: PodClass, rung: Rung) -> None:
+        self._kernel = kernel
+        self._cls = cls
+        self._rung = rung
+        self._keys = rung.keys
+        self._fields: list[_Field] = []
+
+    def place(self) -> int:
+        """Place as many pods as possible; answers how many."""
+        placed = 0
+        self._fields = self._survey()
+        while self._cls.left:
+            step = self._step()
+            if not step:
+                break
+            placed += step
+        return placed
+
+    def _survey(self) -> list[_Field]:
+        return [self._field(guest) for guest in self._rung.guests]
+
+    def _field(self, guest: int) -> _Field:
+        kernel, cls, rung = self._kernel, self._cls, self._rung
+        found = _Field(guest, kernel.node_rooms(cls, rung, guest))
+        nodes = np.flatnonzero(found.node_rooms)
+        columns = [kernel.nodes.column(key) for key in self._keys]
+        for index in nodes.tolist():
+            ids = [int(column[0][index]) for column in columns]
+            if min(ids) >= 0:
+                domains = tuple(column[1][i] for column, i in zip(columns, ids, strict=True))
+                cell = found.node_cells.setdefault(domains, _Cell([], []))
+                cell.machines.append(index)
+                cell.order.append(index)
+        if kernel.claims.count:
+            found.claim_rooms, found.become = kernel.claim_rooms(cls, rung, guest)
+            self._gather_claims(found)
+        return found
+
+    def _gather_claims(self, found: _Field) -> None:
+        claims = self._kernel.claims
+        having = np.flatnonzero(found.claim_rooms)
+        having = having[np.argsort(claims.pods[having], kind="stable")]
+        kinds = claims.kinds[having]
+        for index in np.unique(kinds).tolist():
+            where = np.flatnonzero(kinds == index)
+            found.claim_cells[index] = _Cell(having[where].tolist(), where.tolist())
+
+    # One step.
+
+    def open_domains(self) -> tuple[Open, str]:
+        """Per key the domains that every rule admits now, with how many pods each may take."""
+        kernel, rung = self._kernel, self._rung
+        result: Open = {}
+        for item in rung.zonal:
+            key = item.group.rule.key
+            known = kernel.topology.known(item.group, rung.tolerations)
+            admitted, why = eligible_domains(item.group, rung.strict.get_or_exists(key), item.counts_itself, known)
+            if key in result:
+                both = result[key]
+                admitted = {d: min(n, both[d]) for d, n in admitted.items() if d in both}
+                why = why or "the rules admit no common domain"
+            if not admitted:
+                return {}, f"{item.group.rule.describe()}: {why}"
+            result[key] = admitted
+        return result, ""
+
+    def _step(self) -> int:
+        admitted, _ = self.open_domains()
+        if not admitted:
+            return 0
+        if self._kernel.starts_affinity(self._rung):
+            placed = self._first(admitted)
+            if placed:
+                self._fields = self._survey()
+            return placed
+        return self._first(admitted)
+
+    def _first(self, admitted: Open) -> int:
+        for found in self._fields:
+            placed = self._on_node(found, admitted)
+            if placed:
+                return placed
+        for found in self._fields:
+            placed = self._on_claim(found, admitted)
+            if placed:
+                return placed
+        for found in self._fields:
+            placed = self._on_new(found, admitted)
+            if placed or self._kernel.deferred:
+                return placed
+        return 0
+
+    def _allowance(self, admitted: Open, domains: tuple[str, ...]) -> int:
+        return min(admitted[key].get(domain, 0) for key, domain in zip(self._keys, domains, strict=True))
+
+    def _on_node(self, found: _Field, admitted: Open) -> int:
+        kernel, cls = self._kernel, self._cls
+        while True:
+            cells = [(cell.head, domains, cell) for domains, cell in found.node_cells.items() if cell.head < MANY]
+            cells = [item for item in cells if self._allowance(admitted, item[1]) > 0]
+            if not cells:
+                return 0
+            _, domains, cell = min(cells, key=lambda item: item[0])
+            index = cell.machines[cell.at]
+            room = int(found.node_rooms[index])
+            if cls.demand.attachments and not kernel.attachments.fit_on_node(index, cls.demand.attachments):
+                room = 0
+            if room <= 0:
+                cell.at += 1
+                continue
+            count = min(room, cls.left, self._allowance(admitted, domains))
+            for other in self._fields:
+                other.node_rooms[index] -= count
+            return kernel.put_on_nodes(cls, np.array([index]), np.array([count]))
+
+    def _on_claim(self, found: _Field, admitted: Open) -> int:
+        skipped: set[int] = set()
+        while True:
+            heads = [
+                (cell.head, index)
+                for index, cell in found.claim_cells.items()
+                if index not in skipped and cell.head < MANY
+            ]
+            if not heads:
+                return 0
+            _, index = min(heads)
+            cell = found.claim_cells[index]
+            position = cell.machines[cell.at]
+            moved = int(self._kernel.claims.kinds[position]) != index
+            if moved or found.claim_rooms[position] <= 0:
+                cell.at += 1
+                continue
+            placed, reachable = self._on_this_claim(found, position, index, admitted)
+            if placed:
+                return placed
+            if reachable:
+                cell.at += 1
+            else:
+                skipped.add(index)
+
+    def _on_this_claim(self, found: _Field, position: int, index: int, admitted: Open) -> tuple[int, bool]:
+        """Pods placed on the claim, and whether any of its kind could be: if not, the cell can be skipped."""
+        kernel, cls = self._kernel, self._cls
+        kind = found.become[index]
+        reachable = False
+        for domains, pinned in self._pinnings(kind, admitted):
+            reachable = True
+            room = int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0])
+            room = min(room, int(found.claim_rooms[position]), cls.left, self._allowance(admitted, domains))
+            if room <= 0:
+                continue
+            placed = kernel.put_carefully(cls, pinned, position, room)
+            if placed:
+                found.claim_rooms[position] -= placed
+                now = int(kernel.claims.kinds[position])
+                if now != index:
+                    self._moved(found, position, now)
+                return placed, True
+        return 0, reachable
+
+    def _moved(self, found: _Field, position: int, now: int) -> None:
+        """The claim was narrowed to one domain: the pods to come look for it there, before those opened later."""
+        found.become[now] = self._kernel.kinds.kinds[now]
+        cell = found.claim_cells.setdefault(now, _Cell([], []))
+        cell.machines.insert(cell.at, position)
+        cell.order.insert(cell.at, -1)
+
+    def _pinnings(self, kind: Kind, admitted: Open) -> Iterator[tuple[tuple[str, ...], Kind]]:
+        """The kind in each admitted combination of domains: least populated first, then cheapest, then by name."""
+        topology = self._kernel.topology
+        options = []
+        for key in self._keys:
+            single = kind.single(key)
+            values = (single,) if single is not None else kind.domains(key, topology.values(key))
+            allowed = [value for value in values if value in admitted[key]]
+            if not allowed:
+                return
+            options.append(allowed)
+        combinations = list(product(*options))
+        if len(combinations) == 1:
+            pinned = self._pinned(kind, combinations[0])
+            if pinned is not None:
+                yield combinations[0], pinned
+            return
+        ranked = []
+        for domains in combinations:
+            pinned = self._pinned(kind, domains)
+            if pinned is not None and len(pinned.rows):
+                price = float(pinned.selection.price[pinned.template.table.row_type[pinned.rows]].min(initial=np.inf))
+                ranked.append((self._population(domains), price, domains, pinned))
+        for _, _, domains, pinned in sorted(ranked, key=lambda item: item[:3]):
+            yield domains, pinned
+
+    def _population(self, domains: tuple[str, ...]) -> int:
+        at = dict(zip(self._keys, domains, strict=True))
+        return sum(item.group.counts.get(at[item.group.rule.key], 0) for item in self._rung.zonal)
+
+    def _pinned(self, kind: Kind, domains: tuple[str, ...]) -> Kind | None:
+        pinned: Kind | None = kind
+        for key, value in zip(self._keys, domains, strict=True):
+            if pinned is None:
+                return None
+            pinned = self._kernel.kinds.pin(pinned, key, value)
+        return pinned
+
+    def _on_new(self, found: _Field, admitted: Open) -> int:
+        kernel, cls, rung = self._kernel, self._cls, self._rung
+        cap = min(kernel.new_host_cap(rung), 1 if cls.ports else MANY)
+        if cap <= 0:
+            return 0
+        empty = np.zeros((1, kernel.columns.width), dtype=np.int64)
+        for root in kernel.roots:
+            kind = kernel.opening_kind(root, cls, rung, found.guest)
+            if kind is None:
+                continue
+            for domains, pinned in self._pinnings(kind, admitted):
+                room = int(pinned.rooms(empty, cls.vector)[0])
+                if room <= 0:
+                    kernel.deferred = kernel.deferred or kernel.care.full_reservation(pinned, cls.vector)
+                    continue
+                count = min(room, cap, cls.left, self._allowance(admitted, domains))
+                placed = kernel.open_one(cls, pinned, count)
+                if placed:
+                    self._opened(found, room=min(room, cap) - placed)
+                    return placed
+            if kernel.deferred:
+                return 0
+        return 0
+
+    def _opened(self, found: _Field, room: int) -> None:
+        """The newest claim joins the cells, last in order."""
+        claims = self._kernel.claims
+        position = claims.count - 1
+        if len(found.claim_rooms) < claims.count:
+            more = np.zeros(max(claims.count, 64), dtype=np.int64)
+            for other in self._fields:
+                other.claim_rooms = np.concatenate([other.claim_rooms, more])
+        index = int(claims.kinds[position])
+        found.claim_rooms[position] = room
+        found.become[index] = self._kernel.kinds.kinds[index]
+        cell = found.claim_cells.setdefault(index, _Cell([], []))
+        cell.machines.append(position)
+        cell.order.append(position + len(claims.kinds))

@@ -1,0 +1,310 @@
+"""One provisioning decision: a snapshot in, a LaunchPlan out.
+
+The engine keeps tables between decisions (catalogues by identity, node rows by identity) and nothing else; with an
+empty engine the answer is the same, only later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pykarpenter.api.pods import Pod
+from pykarpenter.core.instance_types import InstanceType
+from pykarpenter.core.interning import RequirementSets, ResourceColumns
+from pykarpenter.core.packing.attachments import Attachments
+from pykarpenter.core.packing.care import STRICT, Care
+from pykarpenter.core.packing.classes import Batch, ClassBuilder, PodClass
+from pykarpenter.core.packing.daemons import NodeDaemons, daemon_shapes
+from pykarpenter.core.packing.domains import DomainPlacer
+from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
+from pykarpenter.core.packing.emission import MIN_VALUES_UNMET, Emission, pod_keys
+from pykarpenter.core.packing.explain import Explainer
+from pykarpenter.core.packing.kernel import Kernel
+from pykarpenter.core.packing.kinds import KindTable
+from pykarpenter.core.packing.ladders import Ladders
+from pykarpenter.core.packing.node_table import NodeRow, NodeTable, RequestMemo, keys_of, node_row
+from pykarpenter.core.packing.shapes import selector_keys, wishes_of
+from pykarpenter.core.packing.templates import (
+    Template,
+    daemon_types,
+    dynamic_pools,
+    limits_left,
+    template_labels,
+    template_requirements,
+)
+from pykarpenter.core.packing.topology import Namespaces, Topology
+from pykarpenter.core.packing.type_table import TypeTable
+from pykarpenter.core.packing_settings import PackingSettings, ShouldStop, never_stop
+from pykarpenter.core.plans import ExistingPlacement, LaunchPlan, PlannedClaim
+from pykarpenter.core.reasons import Refusal, Why
+from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationOptions:
+    """How reserved capacity is treated: strict or fallback, and units credited to reservations."""
+
+    mode: str = STRICT
+    credits: Mapping[str, int] = field(default_factory=dict)
+
+
+class PackingEngine:
+    """Decides; keeps tables warm between decisions."""
+
+    def __init__(self) -> None:
+        self._columns = ResourceColumns()
+        self._memo = RequestMemo()
+        self._tables: dict[int, tuple[tuple[InstanceType, ...], frozenset[str], TypeTable]] = {}
+        self._rows: dict[int, NodeRow] = {}
+
+    def pack(
+        self, snapshot: ClusterSnapshot, settings: PackingSettings, should_stop: ShouldStop = never_stop
+    ) -> LaunchPlan:
+        """The machines to launch, the pods that fit on what exists, and why the others have no place."""
+        return Decision(self, snapshot, settings, should_stop).plan()
+
+    @property
+    def columns(self) -> ResourceColumns:
+        return self._columns
+
+    @property
+    def memo(self) -> RequestMemo:
+        return self._memo
+
+    def table(self, types: tuple[InstanceType, ...], well_known: frozenset[str]) -> TypeTable:
+        known = self._tables.get(id(types))
+        if known is None or known[0] is not types or known[1] != well_known:
+            if len(self._tables) >= 256:
+                self._tables.clear()
+            known = self._tables[id(types)] = (types, well_known, TypeTable(types, self._columns, well_known))
+        return known[2]
+
+    def rows(self, views: tuple[NodeView, ...]) -> list[NodeRow]:
+        """Rows of the machines, made anew only for views not seen in the last decision."""
+        fresh: dict[int, NodeRow] = {}
+        for view in views:
+            row = self._rows.get(id(view))
+            fresh[id(view)] = row if row is not None and row.view is view else node_row(view, self._memo)
+        self._rows = fresh
+        return list(fresh.values())
+
+
+class Decision:
+    """The working state of one call."""
+
+    def __init__(
+        self,
+        engine: PackingEngine,
+        snapshot: ClusterSnapshot,
+        settings: PackingSettings,
+        should_stop: ShouldStop,
+        reservations: ReservationOptions | None = None,
+    ) -> None:
+        self._engine = engine
+        self._snapshot = snapshot
+        self._settings = settings
+        self._should_stop = should_stop
+        self._reservations = reservations or ReservationOptions()
+        self._empty_pools: dict[str, Refusal] = {}
+
+    def plan(self) -> LaunchPlan:
+        leaving = leaving_pods(self._snapshot)
+        pending = [pod for pod in self._snapshot.pods if is_provisionable(pod)]
+        return self.plan_for(pending, leaving)
+
+    def plan_for(self, pending: list[Pod], leaving: list[Pod]) -> LaunchPlan:
+        """Place these pods; pending ones are validated, leaving ones were accepted once."""
+        snapshot, engine = self._snapshot, self._engine
+        in_batch = keys_of(leaving)
+        rows = engine.rows(snapshot.nodes)
+        batch = self._batch(pending, leaving, rows)
+        self._templates = self._make_templates()
+        kernel = self._kernel(batch, rows, in_batch)
+        timed_out = self._run(kernel, batch.classes)
+        return self._result(kernel, batch, timed_out)
+
+    def _batch(self, pending: list[Pod], leaving: list[Pod], rows: list[NodeRow]) -> Batch:
+        keys: set[str] = set()
+        for row in rows:
+            for pod in row.guarded:
+                keys |= selector_keys(wishes_of(pod.spec))
+        builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo)
+        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys)
+        for cls in batch.classes:
+            self._engine.columns.add(cls.requests)
+        return batch
+
+    def _make_templates(self) -> list[Template]:
+        snapshot, settings, engine = self._snapshot, self._settings, self._engine
+        rules = settings.label_rules
+        self._daemons = daemon_shapes(snapshot, settings)
+        templates: list[Template] = []
+        for pool in dynamic_pools(snapshot, settings):
+            types = snapshot.instance_types.get(pool.name)
+            if not types:
+                continue
+            table = engine.table(types, rules.well_known)
+            try:
+                requirements = template_requirements(pool, rules)
+            except ValueError as error:
+                self._empty_pools[pool.name] = Refusal(Why.NO_INSTANCE_TYPES, f"requirements: {error}")
+                continue
+            if not table.select(requirements).offerings.any():
+                message = "nodepool requirements filtered out all available instance types"
+                self._empty_pools[pool.name] = Refusal(Why.NO_INSTANCE_TYPES, message)
+                continue
+            taints = tuple(pool.spec.template.spec.taints)
+            templates.append(
+                Template(
+                    index=len(templates),
+                    pool=pool,
+                    labels=template_labels(pool),
+                    requirements=requirements,
+                    taints=taints,
+                    table=table,
+                    daemons=daemon_types(self._daemons, taints, requirements, table),
+                    remaining=limits_left(pool, snapshot),
+                    _columns=engine.columns,
+                )
+            )
+        return templates
+
+    def _kernel(self, batch: Batch, rows: list[NodeRow], in_batch: frozenset[str]) -> Kernel:
+        settings, columns = self._settings, self._engine.columns
+        for shape in self._daemons:
+            columns.add(shape.requests)
+        nodes = NodeTable(rows, NodeDaemons(self._daemons, settings.label_rules), columns, in_batch)
+        for cls in batch.classes:
+            cls.vector = columns.vector(cls.requests)
+        nodes.widen()
+        sets = RequirementSets(settings.label_rules.well_known)
+        kinds = KindTable(sets, frozenset(self._reservations.credits))
+        care = Care(
+            kinds,
+            [template.table for template in self._templates],
+            settings.min_values_policy == "BestEffort",
+            self._reservations.mode,
+            self._reservations.credits,
+            settings.reserved_capacity,
+        )
+        attachments = Attachments(nodes, self._snapshot.volumes, self._snapshot.instance_types)
+        topology = Topology(nodes, self._templates, sets, self._namespaces(batch), settings.label_rules)
+        prefer = any(t.effect == "PreferNoSchedule" for template in self._templates for t in template.taints)
+        tolerate = prefer or nodes.has_prefer_no_schedule()
+        Ladders(topology, sets, settings, tolerate).prepare(batch.classes, in_batch)
+        return Kernel(columns, nodes, self._templates, kinds, topology, care, attachments)
+
+    def _namespaces(self, batch: Batch) -> Namespaces:
+        known: dict[str, Mapping[str, str]] = {}
+        for namespace in [
+            *(c.namespace for c in batch.classes),
+            *(p.namespace for v in self._snapshot.nodes for p in v.pods),
+        ]:
+            known.setdefault(namespace, {"kubernetes.io/metadata.name": namespace})
+        for name, item in self._snapshot.namespaces.items():
+            known[name] = {"kubernetes.io/metadata.name": name, **item.metadata.labels}
+        return Namespaces(known)
+
+    def _run(self, kernel: Kernel, classes: list[PodClass]) -> bool:
+        """Try every class; try again those left as long as something moved. True when time ran out."""
+        version = 0
+        tried: dict[int, int] = {}
+        waiting = list(classes)
+        while waiting:
+            moved = False
+            for cls in waiting:
+                if tried.get(cls.index) == version:
+                    continue
+                if self._should_stop():
+                    return True
+                placed = self._place(kernel, cls)
+                version += bool(placed)
+                moved |= bool(placed)
+                tried[cls.index] = version
+            waiting = [cls for cls in waiting if cls.left and self._worth_retrying(kernel, cls)]
+            if not moved:
+                break
+        return False
+
+    def _place(self, kernel: Kernel, cls: PodClass) -> int:
+        kernel.deferred = ""
+        cls.deferred = ""
+        placed = 0
+        for rung in cls.rungs:
+            if rung.zonal:
+                placed += DomainPlacer(kernel, cls, rung).place()
+            else:
+                placed += kernel.fill(cls, rung)
+            if not cls.left:
+                break
+            if kernel.deferred:
+                cls.deferred = kernel.deferred
+                break
+        return placed
+
+    def _worth_retrying(self, kernel: Kernel, cls: PodClass) -> bool:
+        """Whether later placements could help: through topology, or through room on machines opened for others."""
+        rung = cls.rungs[-1]
+        if rung.zonal or rung.hosts or kernel.claims.count == 0:
+            return True
+        return any(
+            kind is not None and bool((kind.usable >= cls.vector).all(axis=1).any())
+            for rung in cls.rungs
+            for guest in rung.guests
+            for root in kernel.roots
+            if root.template.untolerated(rung.tolerations) is None
+            for kind in [kernel.with_guest(root, cls, guest)]
+        )
+
+    # The answer.
+
+    def _result(self, kernel: Kernel, batch: Batch, timed_out: bool) -> LaunchPlan:
+        emission = Emission(self._settings, kernel.columns, frozenset(self._reservations.credits))
+        claims, dropped = emission.emit(kernel.claims, kernel.kinds.kinds)
+        unschedulable = dict(batch.refused)
+        for position in dropped:
+            refusal = Refusal(Why.MIN_VALUES, MIN_VALUES_UNMET)
+            unschedulable.update((key, refusal) for key in pod_keys(kernel.claims, position))
+        deferred: dict[str, Refusal] = {}
+        explainer = Explainer(kernel, self._settings, self._empty_pools, bool(self._snapshot.node_pools))
+        for cls in batch.classes:
+            if not cls.left:
+                continue
+            keys = [pod.key for pod in cls.pods[cls.placed :]]
+            if cls.deferred:
+                deferred.update(dict.fromkeys(keys, Refusal(Why.RESERVATION_DEFERRED, cls.deferred)))
+            elif timed_out:
+                message = "the decision ran out of time before this pod had a place; it is tried again"
+                unschedulable.update(dict.fromkeys(keys, Refusal(Why.DEADLINE, message)))
+            else:
+                unschedulable.update(dict.fromkeys(keys, explainer.refusal(cls)))
+        return LaunchPlan(
+            claims=tuple(claims),
+            existing=self._existing(kernel),
+            unschedulable=unschedulable,
+            deferred=deferred,
+            ignored=batch.ignored,
+            empty_pools=self._empty_pools,
+            price_per_hour=_total_price(claims),
+        )
+
+    @staticmethod
+    def _existing(kernel: Kernel) -> tuple[ExistingPlacement, ...]:
+        return tuple(
+            ExistingPlacement(
+                kernel.nodes.views[index].name,
+                tuple(pod.key for s in shares for pod in s.members.pods[s.start : s.start + s.count]),
+            )
+            for index, shares in sorted(kernel.node_shares.items())
+        )
+
+
+def _total_price(claims: list[PlannedClaim]) -> float | None:
+    prices = [claim.choice.price for claim in claims]
+    return None if any(price is None for price in prices) else float(sum(price or 0.0 for price in prices))
+
+
+def pack(snapshot: ClusterSnapshot, settings: PackingSettings, should_stop: ShouldStop = never_stop) -> LaunchPlan:
+    """Decide once, without keeping anything."""
+    return PackingEngine().pack(snapshot, settings, should_stop)

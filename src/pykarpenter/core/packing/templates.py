@@ -1,0 +1,177 @@
+"""NodePools as machine templates: what a new machine of each would be, and what the pool's limits still allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pykarpenter.api import labels
+from pykarpenter.api.labels import LabelRules
+from pykarpenter.api.meta import condition_status
+from pykarpenter.api.nodepool import NodePool
+from pykarpenter.api.nodes import Taint
+from pykarpenter.api.pods import Toleration
+from pykarpenter.api.quantity import InvalidQuantity, available_units
+from pykarpenter.core.interning import Bools, Ints, ResourceColumns
+from pykarpenter.core.packing.daemons import DaemonShape
+from pykarpenter.core.packing.type_table import TypeTable
+from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.ports import HostPort, first_conflict
+from pykarpenter.core.requirements import Requirements, from_expressions, from_labels, requirement
+from pykarpenter.core.resources import Resources
+from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.core.taints import first_untolerated
+
+# Keys that only exist while deciding, so that DaemonSets selecting ready nodes are reckoned with.
+SIMULATION_ONLY = (labels.REGISTERED, labels.INITIALIZED)
+NODES = "nodes"
+
+
+@dataclass(slots=True, eq=False)
+class Template:
+    """One NodePool that may launch machines for pods."""
+
+    index: int
+    pool: NodePool
+    labels: Mapping[str, str]
+    requirements: Requirements
+    taints: tuple[Taint, ...]
+    table: TypeTable
+    # Daemons per type: which types get them.
+    daemons: list[tuple[DaemonShape, Bools]]
+    # What the limits leave, by resource; None without limits.
+    remaining: Resources | None
+    _columns: ResourceColumns
+    _tolerated: dict[tuple[Toleration, ...], Taint | None] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.pool.name
+
+    def untolerated(self, tolerations: tuple[Toleration, ...]) -> Taint | None:
+        if tolerations not in self._tolerated:
+            self._tolerated[tolerations] = first_untolerated(self.taints, tolerations)
+        return self._tolerated[tolerations]
+
+    def overhead(self) -> Ints:
+        """DaemonSet requests of each row."""
+        total = np.zeros((self.table.row_count, self._columns.width), dtype=np.int64)
+        for shape, types in self.daemons:
+            vector = self._columns.vector(shape.requests)
+            total = self._columns.padded(total)
+            total[types[self.table.row_type]] += vector
+        return total
+
+    def usable(self) -> Ints:
+        """What pods can have of each row once its daemons run; negative when they do not fit themselves."""
+        overhead = self.overhead()
+        return self.table.allocatable() - overhead
+
+    def port_conflicts(self, ports: Sequence[HostPort]) -> Bools | None:
+        """Rows whose daemons hold one of the ports; None when there are none."""
+        blocked: Bools | None = None
+        for shape, types in self.daemons:
+            if shape.ports and first_conflict(ports, shape.ports) is not None:
+                rows = types[self.table.row_type]
+                blocked = rows if blocked is None else blocked | rows
+        return blocked
+
+    def within_limits(self) -> Bools | None:
+        """Rows whose capacity the limits still allow; None without limits."""
+        if self.remaining is None:
+            return None
+        allowed = np.ones(self.table.row_count, dtype=bool)
+        if self.remaining.get(NODES, 1) < 1:
+            return np.zeros(self.table.row_count, dtype=bool)
+        capacity = self.table.capacity()
+        for name, left in self.remaining.items():
+            if name != NODES and name in self._columns.names:
+                allowed &= capacity[:, self._columns.names.index(name)] <= max(left, -1)
+        return allowed
+
+    def charge(self, capacity: Mapping[str, int]) -> None:
+        """Subtract a planned machine from what the limits leave."""
+        if self.remaining is not None:
+            for name in self.remaining:
+                self.remaining[name] -= capacity.get(name, 0)
+
+    def max_capacity(self, rows: Ints) -> Resources:
+        """The most that a machine of any of these rows adds to the pool's usage."""
+        most = self.table.capacity()[rows].max(axis=0)
+        return {**self._columns.mapping(most), NODES: 1}
+
+
+def dynamic_pools(snapshot: ClusterSnapshot, settings: PackingSettings) -> list[NodePool]:
+    """Pools that may launch machines for pods, in the order they are tried: weight, then name, both descending."""
+    return sorted(
+        (pool for pool in snapshot.node_pools if _may_launch(pool, settings)),
+        key=lambda pool: (pool.spec.weight or 0, pool.name),
+        reverse=True,
+    )
+
+
+def _may_launch(pool: NodePool, settings: PackingSettings) -> bool:
+    reference = pool.spec.template.spec.node_class_ref
+    managed = settings.managed_class_kinds
+    if managed is not None and (reference.group, reference.kind) not in managed:
+        return False
+    return not pool.is_static and not pool.is_deleting and condition_status(pool.status.conditions, "Ready") == "True"
+
+
+def template_labels(pool: NodePool) -> dict[str, str]:
+    """Labels that every machine of the pool carries."""
+    spec = pool.spec.template
+    found = {**spec.metadata.labels, labels.NODEPOOL: pool.name}
+    reference = spec.spec.node_class_ref
+    if reference.kind:
+        found[reference.label_key] = reference.name
+    return found
+
+
+def template_requirements(pool: NodePool, rules: LabelRules) -> Requirements:
+    """The pool's requirements and labels, plus what only exists while deciding; raises ValueError."""
+    declared = from_expressions(pool.spec.template.spec.requirements, rules)
+    with_labels = declared.merged(from_labels(template_labels(pool), rules).values())
+    return with_labels.merged(requirement(key, "In", ["true"]) for key in SIMULATION_ONLY)
+
+
+def limits_left(pool: NodePool, snapshot: ClusterSnapshot) -> Resources | None:
+    """The pool's limits less what its machines and promised claims have; None without limits."""
+    left: Resources = {}
+    for name, value in pool.spec.limits.items():
+        try:
+            left[name] = available_units(name, value)
+        except InvalidQuantity:
+            # Admission refuses such a limit; one that slips through never binds.
+            continue
+    if not left:
+        return None
+    usages: list[Mapping[str, int]] = [
+        {**view.capacity, NODES: 1}
+        for view in snapshot.nodes
+        if view.pool_name == pool.name and not view.marked_for_deletion
+    ]
+    usages.append(snapshot.promised.get(pool.name, {}))
+    for usage in usages:
+        for name in left:
+            left[name] -= usage.get(name, 0)
+    return left
+
+
+def daemon_types(
+    shapes: Sequence[DaemonShape], taints: Sequence[Taint], host: Requirements, table: TypeTable
+) -> list[tuple[DaemonShape, Bools]]:
+    """For each DaemonSet that lands on machines of the template, the types that get its pod."""
+    found = []
+    for shape in shapes:
+        if not shape.tolerates(taints):
+            continue
+        types = np.zeros(len(table.types), dtype=bool)
+        for alternative in shape.alternatives:
+            if host.compatible(alternative, table.well_known):
+                types |= table.types_meeting(alternative)
+        if types.any():
+            found.append((shape, types))
+    return found
