@@ -5,7 +5,7 @@ import pytest
 from pykarpenter.kube.errors import Conflict, Invalid, NotFound
 from pykarpenter.sim.store import DeleteRequest
 
-from .world import START, World, owned_by, pod_spec, seen
+from .world import START, World, owned_by, pod_spec, seen, workload_spec
 
 
 def test_an_object_without_finalizers_goes_at_once() -> None:
@@ -95,8 +95,10 @@ def test_a_grace_period_can_only_be_shortened() -> None:
 def test_dependents_follow_their_owner() -> None:
     """Background collection through every level, also for objects that hold finalizers."""
     world = World()
-    deployment = world.create("deployments", "web", spec={})
-    replica_set = world.create("replicasets", "web-1", spec={}, metadata={"ownerReferences": [owned_by(deployment)]})
+    deployment = world.create("deployments", "web", spec=workload_spec())
+    replica_set = world.create(
+        "replicasets", "web-1", spec=workload_spec(), metadata={"ownerReferences": [owned_by(deployment)]}
+    )
     world.create("pods", "web-1-a", spec=pod_spec(), metadata={"ownerReferences": [owned_by(replica_set)]})
     world.create(
         "configmaps", "held", metadata={"ownerReferences": [owned_by(deployment)], "finalizers": ["example.com/hold"]}
@@ -128,7 +130,7 @@ def test_an_object_of_an_owner_that_is_gone_is_collected() -> None:
 def test_foreground_deletion_waits_for_blocking_dependents() -> None:
     """kubectl delete --cascade=foreground: the owner is seen to the end of what it owns."""
     world = World()
-    owner = world.create("deployments", "web", spec={})
+    owner = world.create("deployments", "web", spec=workload_spec())
     blocking = {"ownerReferences": [owned_by(owner, block=True)], "finalizers": ["example.com/hold"]}
     world.create("configmaps", "child", metadata=blocking)
     world.delete("deployments", "web", DeleteRequest(propagation="Foreground"))
@@ -141,8 +143,8 @@ def test_foreground_deletion_waits_for_blocking_dependents() -> None:
 def test_orphaning_leaves_the_dependents() -> None:
     """kubectl delete --cascade=orphan."""
     world = World()
-    owner = world.create("deployments", "web", spec={})
-    world.create("replicasets", "web-1", spec={}, metadata={"ownerReferences": [owned_by(owner)]})
+    owner = world.create("deployments", "web", spec=workload_spec())
+    world.create("replicasets", "web-1", spec=workload_spec(), metadata={"ownerReferences": [owned_by(owner)]})
     world.delete("deployments", "web", DeleteRequest(propagation="Orphan"))
     assert world.names("deployments") == []
     assert "ownerReferences" not in world.get("replicasets", "web-1")["metadata"]

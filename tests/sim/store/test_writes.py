@@ -6,7 +6,7 @@ from pykarpenter.kube.contract import PatchType
 from pykarpenter.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from pykarpenter.sim.store import Store, WriteOptions
 
-from .world import HandClock, World, pod_spec
+from .world import HandClock, World, pod_spec, workload_spec
 
 
 def test_one_sequence_numbers_every_write() -> None:
@@ -23,7 +23,7 @@ def test_the_server_sets_identity_and_time() -> None:
     """A client cannot choose its UID, creation time or generation."""
     world = World()
     made = world.create(
-        "deployments", "web", metadata={"uid": "mine", "creationTimestamp": None, "generation": 9}, spec={}
+        "deployments", "web", metadata={"uid": "mine", "creationTimestamp": None, "generation": 9}, spec=workload_spec()
     )
     meta = made.obj["metadata"]
     assert meta["uid"] != "mine" and len(meta["uid"]) == 36
@@ -95,7 +95,7 @@ def test_a_write_that_changes_nothing_makes_no_version() -> None:
 def test_generation_counts_changes_of_the_spec_only() -> None:
     """observedGeneration means nothing if labels or status move it."""
     world = World()
-    world.create("deployments", "web", spec={"replicas": 1})
+    world.create("deployments", "web", spec=workload_spec(replicas=1))
     world.patch("deployments", "web", {"metadata": {"labels": {"a": "b"}}})
     world.patch("deployments", "web", {"status": {"replicas": 1}}, subresource="status")
     assert world.get("deployments", "web")["metadata"]["generation"] == 1
@@ -106,7 +106,7 @@ def test_generation_counts_changes_of_the_spec_only() -> None:
 def test_status_and_spec_are_written_through_their_own_doors() -> None:
     """Status isolation: each path ignores the other's part, on create as well."""
     world = World()
-    world.create("deployments", "web", spec={"replicas": 1}, status={"replicas": 7})
+    world.create("deployments", "web", spec=workload_spec(replicas=1), status={"replicas": 7})
     assert "status" not in world.get("deployments", "web")
     world.patch("deployments", "web", {"spec": {"replicas": 2}, "status": {"replicas": 7}})
     assert "status" not in world.get("deployments", "web")

@@ -63,6 +63,12 @@ def pod_spec(**more: Any) -> dict[str, Any]:
     return {"containers": [{"name": "main", "image": "app"}], **more}
 
 
+def workload_spec(**more: Any) -> dict[str, Any]:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": pod_spec()}
+    return {"selector": {"matchLabels": labels}, "template": template, **more}
+
+
 def owned_by(entry: Entry, *, block: bool = False) -> dict[str, Any]:
     obj = entry.obj
     reference = {

@@ -9,7 +9,7 @@ import msgspec
 T = TypeVar("T")
 Json = dict[str, Any]
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -34,7 +34,7 @@ class Entry:
     def encoded(self) -> bytes:
         """The object as JSON."""
         if self._encoded is None:
-            self._encoded = _encode(self.obj)
+            self._encoded = encode(self.obj)
         return self._encoded
 
     @property
@@ -44,7 +44,7 @@ class Entry:
 
 def plain_copy(body: Any) -> Any:
     """A private copy of a request body as JSON values, whatever the caller does to his own afterwards."""
-    return _decode(_encode(body))
+    return _decode(encode(body))
 
 
 def without_nulls(value: Any) -> Any:
@@ -57,7 +57,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def has_nulls(body: Any) -> bool:
-    return b"null" in _encode(body)
+    return b"null" in encode(body)
 
 
 def with_metadata(obj: Json, **changes: Any) -> Json:

@@ -152,6 +152,8 @@ def merged_for_update(resource: Resource, wanted: Json, old: Json, subresource: 
     """The wanted object with everything restored that this kind of update may not change."""
     if subresource == "status":
         return _status_update(resource, wanted, old)
+    if subresource == "resize":
+        return {**old, "spec": wanted.get("spec") or {}}
     meta = _restored_metadata(wanted["metadata"], old["metadata"])
     obj = {**wanted, "metadata": meta}
     if resource.has_status:

@@ -145,8 +145,6 @@ BUILTIN: tuple[Resource, ...] = (
     _core("ConfigMap", "configmaps", True, short_names=("cm",)),
     _core("Secret", "secrets", True),
     _core("ServiceAccount", "serviceaccounts", True, short_names=("sa",)),
-    _core("LimitRange", "limitranges", True, short_names=("limits",)),
-    _core("ResourceQuota", "resourcequotas", True, short_names=("quota",), has_status=True),
     _core("Endpoints", "endpoints", True, short_names=("ep",)),
     _core("PodTemplate", "podtemplates", True, tracks_generation=True),
     _core(
@@ -172,14 +170,6 @@ BUILTIN: tuple[Resource, ...] = (
     _workload("apps", "DaemonSet", "daemonsets", short_names=("ds",)),
     Resource("apps", "v1", "ControllerRevision", "controllerrevisions", True),
     _workload("batch", "Job", "jobs"),
-    _workload("batch", "CronJob", "cronjobs", short_names=("cj",)),
-    _workload(
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        short_names=("hpa",),
-        tracks_generation=False,
-    ),
     _workload("policy", "PodDisruptionBudget", "poddisruptionbudgets", short_names=("pdb",), categories=()),
     Resource(
         "scheduling.k8s.io",

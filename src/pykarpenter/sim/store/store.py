@@ -45,6 +45,7 @@ from pykarpenter.sim.store.tables import Table
 from pykarpenter.sim.store.watches import BOOKMARK, RawEvent, Watch
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 # Enough for a story of 10,000 pods to be watched from its start; a day-long run forgets what lies further back.
 HISTORY_LIMIT = 100_000
 
@@ -72,6 +73,10 @@ class Store:
             self.serve(resource)
         for name in FIRST_NAMESPACES:
             self.create(self.resource("", "namespaces"), {"metadata": {"name": name}})
+        for name, value in SYSTEM_PRIORITIES.items():
+            self.create(
+                self.resource("scheduling.k8s.io", "priorityclasses"), {"metadata": {"name": name}, "value": value}
+            )
 
     # -- kinds ---------------------------------------------------------------------------------------------------
 

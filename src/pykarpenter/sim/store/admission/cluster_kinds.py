@@ -1,0 +1,141 @@
+"""Nodes, budgets, priorities and storage: defaults and refusals of the kinds that scheduling rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pykarpenter.sim.schema.field_errors import (
+    FieldError,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from pykarpenter.sim.store.admission.pod_validation import effect_errors, selector_errors
+from pykarpenter.sim.store.admission.resource_lists import first_unreadable, negative_amounts, unreadable_quantity
+from pykarpenter.sim.store.entries import Json
+from pykarpenter.sim.store.metadata import label_value_problem, qualified_name_problem
+from pykarpenter.sim.store.refusals import invalid
+from pykarpenter.sim.store.resources import Resource
+
+_HIGHEST_USER_PRIORITY = 1_000_000_000
+_Errors = Callable[[Json, Json | None], Iterator[FieldError]]
+
+
+def admit(resource: Resource, obj: Json, old: Json | None) -> Json:
+    """The object with defaults; raises Invalid or BadRequest."""
+    if resource.plural == "nodes":
+        obj = _node(resource, obj)
+    elif old is None and resource.plural in _DEFAULTS:
+        obj = {**_DEFAULTS[resource.plural], **obj}
+    elif resource.plural == "persistentvolumeclaims" and old is None:
+        obj = {**obj, "spec": {"volumeMode": "Filesystem", **(obj.get("spec") or {})}}
+    check = _CHECKS.get(resource.plural)
+    if check is not None:
+        errors = list(check(obj, old))
+        if errors:
+            raise invalid(resource, obj["metadata"].get("name", ""), errors)
+    return obj
+
+
+_DEFAULTS: dict[str, Json] = {
+    "priorityclasses": {"preemptionPolicy": "PreemptLowerPriority"},
+    "storageclasses": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+}
+
+
+def _node(resource: Resource, node: Json) -> Json:
+    status = node.get("status") or {}
+    for field in ("capacity", "allocatable"):
+        unreadable = first_unreadable(f"status.{field}", status.get(field))
+        if unreadable is not None:
+            raise unreadable_quantity(resource.kind, resource.version, *unreadable)
+    if status.get("capacity") and not status.get("allocatable"):
+        node = {**node, "status": {**status, "allocatable": status["capacity"]}}
+    return node
+
+
+def _node_errors(node: Json, old: Json | None) -> Iterator[FieldError]:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    for field in ("capacity", "allocatable"):
+        yield from negative_amounts(f"status.{field}", status.get(field))
+    if old is None or spec is not old.get("spec"):
+        # An update names taints under metadata: the path is upstream's, odd as it is.
+        yield from _taint_errors(spec.get("taints") or [], "spec.taints" if old is None else "metadata.taints")
+    provider_id = ((old or {}).get("spec") or {}).get("providerID")
+    if provider_id and spec.get("providerID") != provider_id:
+        detail = 'node updates may not change providerID except from "" to valid'
+        yield forbidden_field("spec.providerID", detail)
+
+
+def _taint_errors(taints: list[Json], path: str) -> Iterator[FieldError]:
+    seen = []
+    for index, taint in enumerate(taints):
+        where, key, effect = f"{path}[{index}]", taint.get("key", ""), taint.get("effect", "")
+        if problem := qualified_name_problem(key):
+            yield invalid_value(f"{where}.key", key, problem)
+        if problem := label_value_problem(taint.get("value", "")):
+            yield invalid_value(f"{where}.value", taint["value"], problem)
+        if effect:
+            yield from effect_errors(effect, f"{where}.effect")
+        else:
+            yield required(f"{where}.effect")
+        if (key, effect) in seen:
+            message = f"Duplicate value: {taint}: taints must be unique by key and effect pair"
+            yield FieldError(where, "FieldValueDuplicate", message)
+        seen.append((key, effect))
+
+
+def _budget_errors(budget: Json, old: Json | None) -> Iterator[FieldError]:
+    spec = budget.get("spec") or {}
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for field in ("minAvailable", "maxUnavailable"):
+        value = spec.get(field)
+        if isinstance(value, int) and value < 0:
+            yield invalid_value(f"spec.{field}", value, "must be greater than or equal to 0")
+        elif isinstance(value, str):
+            number = value[:-1] if value.endswith("%") else ""
+            if not number.isdigit():
+                detail = "a valid percent string must be a numeric string followed by an ending '%'"
+                yield invalid_value(f"spec.{field}", value, detail)
+            elif int(number) > 100:
+                yield invalid_value(f"spec.{field}", value, "must not be greater than 100%")
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy not in (None, "AlwaysAllow", "IfHealthyBudget"):
+        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, ["AlwaysAllow", "IfHealthyBudget"])
+    yield from selector_errors(spec.get("selector"), "spec.selector")
+
+
+def _priority_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
+    value, name = item.get("value", 0), item["metadata"].get("name", "")
+    if name.startswith("system-"):
+        if name not in ("system-cluster-critical", "system-node-critical"):
+            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            yield forbidden_field("metadata.name", detail)
+    elif value > _HIGHEST_USER_PRIORITY:
+        detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"
+        yield forbidden_field("value", detail)
+    if old is not None and old.get("value", 0) != value:
+        yield forbidden_field("value", "may not be changed in an update.")
+    if item.get("preemptionPolicy") not in (None, "PreemptLowerPriority", "Never"):
+        yield not_supported("preemptionPolicy", item["preemptionPolicy"], ["Never", "PreemptLowerPriority"])
+
+
+def _storage_class_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
+    if not item.get("provisioner"):
+        yield required("provisioner")
+    if item.get("volumeBindingMode") not in (None, "Immediate", "WaitForFirstConsumer"):
+        choices = ["Immediate", "WaitForFirstConsumer"]
+        yield not_supported("volumeBindingMode", item["volumeBindingMode"], choices)
+    if item.get("reclaimPolicy") not in (None, "Delete", "Retain"):
+        yield not_supported("reclaimPolicy", item["reclaimPolicy"], ["Delete", "Retain"])
+
+
+_CHECKS: dict[str, _Errors] = {
+    "nodes": _node_errors,
+    "poddisruptionbudgets": _budget_errors,
+    "priorityclasses": _priority_errors,
+    "storageclasses": _storage_class_errors,
+}
+KINDS = frozenset({*_CHECKS, *_DEFAULTS, "persistentvolumeclaims"})

@@ -1,0 +1,137 @@
+"""Deployments and their relatives: defaults, selectors that must match their own pods, templates as strict as pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pykarpenter.sim.schema.field_errors import FieldError, invalid_value, required
+from pykarpenter.sim.store.admission.pod_defaults import defaulted_spec
+from pykarpenter.sim.store.admission.pod_validation import pod_spec_errors, selector_errors, unreadable_amount
+from pykarpenter.sim.store.admission.resource_lists import unreadable_quantity
+from pykarpenter.sim.store.entries import Json
+from pykarpenter.sim.store.metadata import label_errors
+from pykarpenter.sim.store.refusals import invalid
+from pykarpenter.sim.store.resources import Resource
+from pykarpenter.sim.store.selectors import selector_matches
+
+_QUARTER = {"maxSurge": "25%", "maxUnavailable": "25%"}
+_DEFAULTS: dict[str, Json] = {
+    "deployments": {
+        "replicas": 1,
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": _QUARTER},
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "replicasets": {"replicas": 1},
+    "replicationcontrollers": {"replicas": 1},
+    "statefulsets": {
+        "replicas": 1,
+        "podManagementPolicy": "OrderedReady",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    },
+    "daemonsets": {
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
+        "revisionHistoryLimit": 10,
+    },
+    "jobs": {
+        "backoffLimit": 6,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "TerminatingOrFailed",
+    },
+}
+KINDS = frozenset(_DEFAULTS)
+_CONTROLLER_UID, _JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
+
+
+def admit(resource: Resource, obj: Json, old: Json | None) -> Json:
+    """The workload with defaults; raises Invalid or BadRequest."""
+    spec = obj.get("spec") or {}
+    if old is not None and spec is old.get("spec"):
+        return obj
+    template = spec.get("template") or {}
+    unreadable = unreadable_amount(template.get("spec") or {}, "spec.template.spec")
+    if unreadable is not None:
+        raise unreadable_quantity(resource.kind, resource.version, *unreadable)
+    template = {**template, "spec": defaulted_spec(template.get("spec") or {})}
+    spec = {**_DEFAULTS[resource.plural], **spec, "template": template}
+    if resource.plural == "deployments":
+        spec["strategy"] = _strategy(spec["strategy"])
+    if resource.plural == "jobs":
+        spec = _job_spec(spec, obj["metadata"])
+    if resource.plural == "replicationcontrollers" and not spec.get("selector"):
+        spec["selector"] = (template.get("metadata") or {}).get("labels") or {}
+    errors = [*_errors(resource, spec), *(_fixed(resource, spec, old["spec"]) if old is not None else ())]
+    if errors:
+        raise invalid(resource, obj["metadata"].get("name", ""), errors)
+    return {**obj, "spec": spec}
+
+
+def _strategy(strategy: Json) -> Json:
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return strategy
+    return {"type": "RollingUpdate", "rollingUpdate": {**_QUARTER, **(strategy.get("rollingUpdate") or {})}}
+
+
+def _job_spec(spec: Json, meta: Json) -> Json:
+    """A job counts its pods by a label with its own UID, unless it brings a selector."""
+    if "completions" not in spec and "parallelism" not in spec:
+        spec = {**spec, "completions": 1}
+    spec = {"parallelism": 1, **spec}
+    if spec.get("manualSelector") or spec.get("selector"):
+        return spec
+    identity = {_CONTROLLER_UID: meta["uid"], _JOB_NAME: meta.get("name", "")}
+    pod_meta = spec["template"].get("metadata") or {}
+    labels = {
+        **(pod_meta.get("labels") or {}),
+        **identity,
+        "controller-uid": meta["uid"],
+        "job-name": identity[_JOB_NAME],
+    }
+    return {
+        **spec,
+        "selector": {"matchLabels": {_CONTROLLER_UID: meta["uid"]}},
+        "template": {**spec["template"], "metadata": {**pod_meta, "labels": labels}},
+    }
+
+
+def _errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
+    for field in ("replicas", "parallelism", "completions", "backoffLimit", "minReadySeconds"):
+        if (number := spec.get(field)) is not None and number < 0:
+            yield invalid_value(f"spec.{field}", number, "must be greater than or equal to 0")
+    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
+    yield from label_errors("spec.template.metadata.labels", labels)
+    if resource.plural == "replicationcontrollers":
+        matches = all(labels.get(key) == value for key, value in spec["selector"].items())
+    else:
+        yield from selector_errors(spec.get("selector"), "spec.selector")
+        if spec.get("selector") is None:
+            yield required("spec.selector")
+            matches = True
+        else:
+            matches = selector_matches(spec["selector"], labels)
+            if spec["selector"] in ({}, {"matchLabels": {}}):
+                detail = f"empty selector is invalid for {resource.kind.lower()}"
+                yield invalid_value("spec.selector", spec["selector"], detail)
+    if not matches:
+        detail = "`selector` does not match template `labels`"
+        yield invalid_value("spec.template.metadata.labels", labels, detail)
+    yield from pod_spec_errors(spec["template"]["spec"], "spec.template.spec")
+    policy = spec["template"]["spec"]["restartPolicy"]
+    if resource.plural == "jobs":
+        if policy == "Always":
+            yield invalid_value("spec.template.spec.restartPolicy", policy, 'supported values: "OnFailure", "Never"')
+    elif policy != "Always":
+        yield invalid_value("spec.template.spec.restartPolicy", policy, 'supported values: "Always"')
+
+
+def _fixed(resource: Resource, spec: Json, was: Json) -> Iterator[FieldError]:
+    """The selector never changes: it would orphan the pods that it no longer finds."""
+    fields = ["selector"] if resource.plural != "replicationcontrollers" else []
+    if resource.plural == "jobs":
+        fields += ["template", "completions"] if not was.get("suspend") else ["completions"]
+    for field in fields:
+        if spec.get(field) != was.get(field):
+            yield invalid_value(f"spec.{field}", spec.get(field), "field is immutable")

@@ -1,0 +1,291 @@
+"""What the server fills in and refuses in built-in kinds."""
+
+from typing import Any
+
+import pytest
+
+from pykarpenter.kube.errors import BadRequest, Forbidden, Invalid
+from pykarpenter.sim.store import WriteOptions
+
+from .world import World, pod_spec, workload_spec
+
+
+def admitted(**spec: Any) -> dict[str, Any]:
+    return World().create("pods", "p", spec=pod_spec(**spec)).obj
+
+
+def container(**more: Any) -> dict[str, Any]:
+    return {"name": "main", "image": "app:1", **more}
+
+
+def causes(refused: Any) -> list[tuple[str, str]]:
+    return [(cause["field"], cause["message"]) for cause in refused.value.details["causes"]]
+
+
+def refusal(**spec: Any) -> list[tuple[str, str]]:
+    with pytest.raises(Invalid) as refused:
+        admitted(**spec)
+    return causes(refused)
+
+
+def test_limits_become_requests() -> None:
+    """Scheduling counts requests, so a pod with limits alone must have them."""
+    resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}
+    pod = admitted(containers=[container(resources=resources)])
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+
+
+def test_pods_start_pending_with_kubernetes_defaults() -> None:
+    """Controllers and kubectl read these fields without checking that they are there."""
+    pod = admitted()
+    assert pod["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    spec = pod["spec"]
+    assert (spec["restartPolicy"], spec["schedulerName"]) == ("Always", "default-scheduler")
+    assert (spec["terminationGracePeriodSeconds"], spec["priority"]) == (30, 0)
+
+
+def test_pods_tolerate_a_lost_node_for_five_minutes() -> None:
+    """The default tolerations, unless the pod brings its own."""
+    keys = [(item["key"], item["tolerationSeconds"]) for item in admitted()["spec"]["tolerations"]]
+    assert keys == [("node.kubernetes.io/not-ready", 300), ("node.kubernetes.io/unreachable", 300)]
+    everything = [{"operator": "Exists"}]
+    assert admitted(tolerations=everything)["spec"]["tolerations"] == everything
+
+
+def test_priority_comes_from_the_class() -> None:
+    """By name, or from the class that is the default for all."""
+    world = World()
+    world.create("priorityclasses", "high", value=100)
+    assert world.create("pods", "a", spec=pod_spec(priorityClassName="high")).obj["spec"]["priority"] == 100
+    assert world.create("pods", "b", spec=pod_spec()).obj["spec"]["priority"] == 0
+    world.create("priorityclasses", "usual", value=7, globalDefault=True)
+    assert world.create("pods", "c", spec=pod_spec()).obj["spec"]["priority"] == 7
+    system = world.create("pods", "d", spec=pod_spec(priorityClassName="system-node-critical"))
+    assert system.obj["spec"]["priority"] == 2_000_001_000
+    with pytest.raises(Forbidden, match="no PriorityClass with name none was found"):
+        world.create("pods", "e", spec=pod_spec(priorityClassName="none"))
+    with pytest.raises(Forbidden, match=r"the integer value of priority \(5\) must not be provided"):
+        world.create("pods", "f", spec=pod_spec(priority=5))
+
+
+def test_equal_specs_are_stored_once() -> None:
+    """Ten thousand pods of one workload share one spec."""
+    world = World()
+    first, second = (world.create("pods", name, spec=pod_spec()) for name in "ab")
+    assert first.obj["spec"] is second.obj["spec"]
+
+
+def test_b24_a_spread_without_skew_is_refused() -> None:
+    """maxSkew 0 could never be met."""
+    spread = [{"maxSkew": 0, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    assert refusal(topologySpreadConstraints=spread) == [
+        ("spec.topologySpreadConstraints[0].maxSkew", "Invalid value: 0: must be greater than zero")
+    ]
+
+
+def node_affinity(**expression: Any) -> dict[str, Any]:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", **expression}]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+NODE_TERM = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+POD_TERM = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"containers": []}, "spec.containers", "Required value"),
+        ({"containers": [{"name": "main"}]}, "spec.containers[0].image", "Required value"),
+        ({"containers": [container(), container()]}, "spec.containers[1].name", 'Duplicate value: "main"'),
+        (
+            {"containers": [container(resources={"requests": {"cpu": "-1"}})]},
+            "spec.containers[0].resources.requests[cpu]",
+            'Invalid value: "-1": must be greater than or equal to 0',
+        ),
+        (
+            {"containers": [container(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}})]},
+            "spec.containers[0].resources.requests",
+            'Invalid value: "2": must be less than or equal to cpu limit of 1',
+        ),
+        (
+            {"containers": [container(resources={"requests": {"example.com/gpu": "1"}})]},
+            "spec.containers[0].resources.limits",
+            "Required value: Limit must be set for non overcommitable resources",
+        ),
+        (
+            {"containers": [container(resources={"limits": {"colour": "1"}, "requests": {"cpu": "1"}})]},
+            "spec.containers[0].resources.limits[colour]",
+            'Invalid value: "colour": must be a standard resource for containers',
+        ),
+        (
+            {"affinity": node_affinity(operator="Near", values=["a"])},
+            f"{NODE_TERM}.matchExpressions[0].operator",
+            'Invalid value: "Near": not a valid selector operator',
+        ),
+        (
+            {"affinity": node_affinity(operator="In")},
+            f"{NODE_TERM}.matchExpressions[0].values",
+            "Required value: must be specified when `operator` is 'In' or 'NotIn'",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}},
+            f"{POD_TERM}.topologyKey",
+            "Required value: can not be empty",
+        ),
+        (
+            {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},
+            "spec.tolerations[0].operator",
+            "Invalid value: \"x\": value must be empty when `operator` is 'Exists'",
+        ),
+        (
+            {"tolerations": [{"key": "a", "effect": "Never"}]},
+            "spec.tolerations[0].effect",
+            'Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"',
+        ),
+        (
+            {"restartPolicy": "Sometimes"},
+            "spec.restartPolicy",
+            'Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
+        ),
+        (
+            {"containers": [container(ports=[{"containerPort": 70000}])]},
+            "spec.containers[0].ports[0].containerPort",
+            "Invalid value: 70000: must be between 1 and 65535, inclusive",
+        ),
+        (
+            {"containers": [container(volumeMounts=[{"name": "data", "mountPath": "/d"}])]},
+            "spec.containers[0].volumeMounts[0].name",
+            'Not found: "data"',
+        ),
+    ],
+)
+def test_b23_a_bad_pod_is_refused_with_its_path(spec: dict[str, Any], field: str, message: str) -> None:
+    """The same field and words as a real API server's."""
+    assert (field, message) in refusal(**spec)
+
+
+@pytest.mark.parametrize("kind", ["pods", "deployments"])
+def test_a_quantity_that_is_no_number_is_refused(kind: str) -> None:
+    """The user sees which one."""
+    containers = [container(resources={"requests": {"cpu": "much"}})]
+    spec = pod_spec(containers=containers)
+    if kind == "deployments":
+        spec = workload_spec(template={"metadata": {"labels": {"app": "web"}}, "spec": spec})
+    with pytest.raises(BadRequest, match=r"containers\[0\]\.resources\.requests\.cpu: 'much': quantities must match"):
+        World().create(kind, "p", spec=spec)
+
+
+def test_values_of_the_wrong_type_are_refused() -> None:
+    """Bad input from a file gets an answer with the path, never an exception from inside."""
+    with pytest.raises(BadRequest, match=r'Pod in version "v1" cannot be handled as a Pod: spec\.containers: "x"'):
+        World().create("pods", "p", spec={"containers": "x"})
+
+
+def test_a_pod_changes_little_once_it_is_there() -> None:
+    """Only images, tolerations and gates; a node is given by binding alone."""
+    world = World()
+    world.create("pods", "p", spec=pod_spec(schedulingGates=[{"name": "wait"}]))
+    world.patch("pods", "p", {"spec": {"schedulingGates": None}})
+    with pytest.raises(Invalid, match="pod updates may not change fields other than"):
+        world.patch("pods", "p", {"spec": {"nodeName": "n"}})
+    with pytest.raises(Invalid, match=r"spec\.schedulingGates\[0\]: Forbidden: only deletion is allowed"):
+        world.patch("pods", "p", {"spec": {"schedulingGates": [{"name": "again"}]}})
+
+
+def test_resize_changes_requests_and_nothing_else() -> None:
+    """In-place resize has a door of its own."""
+    world = World()
+    world.create("pods", "p", spec=pod_spec(containers=[container(resources={"requests": {"cpu": "1"}})]))
+    containers = [{**world.get("pods", "p")["spec"]["containers"][0], "resources": {"requests": {"cpu": "2"}}}]
+    with pytest.raises(Invalid):
+        world.patch("pods", "p", {"spec": {"containers": containers}})
+    world.patch("pods", "p", {"spec": {"containers": containers}}, subresource="resize")
+    assert world.get("pods", "p")["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2"}
+    with pytest.raises(Invalid, match="only cpu and memory resources are mutable"):
+        world.patch("pods", "p", {"spec": {"nodeName": "n"}}, subresource="resize")
+
+
+def test_a_node_keeps_its_provider_id() -> None:
+    """A machine's identity is set once."""
+    world = World()
+    world.create("nodes", "n")
+    world.patch("nodes", "n", {"spec": {"providerID": "kwok://n"}})
+    with pytest.raises(Invalid, match=r"spec\.providerID: Forbidden: node updates may not change providerID"):
+        world.patch("nodes", "n", {"spec": {"providerID": "kwok://other"}})
+
+
+def test_a_node_registers_with_its_status() -> None:
+    """Kubelets create their node with capacity; allocatable follows it when absent."""
+    made = World().create("nodes", "n", status={"capacity": {"cpu": "4"}})
+    assert made.obj["status"]["allocatable"] == {"cpu": "4"}
+
+
+def test_b8_a_node_has_no_taint_twice() -> None:
+    """Key and effect identify a taint."""
+    world = World()
+    taint = {"key": "a", "effect": "NoSchedule"}
+    with pytest.raises(Invalid, match="taints must be unique by key and effect pair"):
+        world.create("nodes", "n", spec={"taints": [taint, taint]})
+    with pytest.raises(Invalid, match=r'spec\.taints\[0\]\.effect: Unsupported value: "Sometimes"'):
+        world.create("nodes", "n", spec={"taints": [{"key": "a", "effect": "Sometimes"}]})
+
+
+def test_a_selector_must_match_its_own_template() -> None:
+    """Otherwise a workload would create pods for ever."""
+    with pytest.raises(Invalid, match="`selector` does not match template `labels`"):
+        World().create("deployments", "web", spec=workload_spec(selector={"matchLabels": {"app": "other"}}))
+
+
+def test_a_selector_cannot_change() -> None:
+    """Pods that it no longer finds would be left behind."""
+    world = World()
+    world.create("deployments", "web", spec=workload_spec())
+    with pytest.raises(Invalid, match=r"spec\.selector: Invalid value: .*: field is immutable"):
+        world.patch("deployments", "web", {"spec": {"selector": {"matchLabels": {"app": None, "a": "b"}}}})
+
+
+def test_a_template_is_as_strict_as_a_pod() -> None:
+    """The path leads through the template."""
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main"}]}}
+    with pytest.raises(Invalid) as refused:
+        World().create("deployments", "web", spec=workload_spec(template=template))
+    assert causes(refused) == [("spec.template.spec.containers[0].image", "Required value")]
+
+
+def test_a_job_finds_its_pods_by_its_own_uid() -> None:
+    """Two jobs of the same labels must not count each other's pods."""
+    template = {"spec": pod_spec(restartPolicy="Never")}
+    job = World().create("jobs", "batch", spec={"template": template}).obj
+    uid = job["metadata"]["uid"]
+    assert job["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    assert job["spec"]["template"]["metadata"]["labels"]["job-name"] == "batch"
+    assert (job["spec"]["completions"], job["spec"]["parallelism"], job["spec"]["backoffLimit"]) == (1, 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"minAvailable": 1, "maxUnavailable": 1}, "spec"),
+        ({"minAvailable": "x"}, "spec.minAvailable"),
+        ({"maxUnavailable": "101%"}, "spec.maxUnavailable"),
+        ({"maxUnavailable": -1}, "spec.maxUnavailable"),
+    ],
+)
+def test_a_bad_budget_is_refused(spec: dict[str, Any], field: str) -> None:
+    """A budget that cannot be read protects nobody."""
+    with pytest.raises(Invalid) as refused:
+        World().create("poddisruptionbudgets", "b", spec=spec)
+    assert [cause[0] for cause in causes(refused)] == [field]
+
+
+def test_unknown_fields_of_built_in_kinds_are_dropped_or_refused() -> None:
+    """A misspelt field is the commonest mistake in a manifest."""
+    world = World()
+    body = {"metadata": {"name": "p"}, "spec": pod_spec(nodeSelectors={"a": "b"})}
+    with pytest.raises(BadRequest, match=r'strict decoding error: unknown field "spec\.nodeSelectors"'):
+        world.store.create(world.kind("pods"), body, "default", WriteOptions(field_validation="Strict"))
+    warnings: list[str] = []
+    options = WriteOptions(field_validation="Warn", warnings=warnings)
+    made = world.store.create(world.kind("pods"), body, "default", options)
+    assert warnings == ['unknown field "spec.nodeSelectors"'] and "nodeSelectors" not in made.obj["spec"]
