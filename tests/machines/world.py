@@ -157,6 +157,12 @@ class World:
         self._operator = asyncio.create_task(run(), name="operator")
         await asyncio.sleep(0)
 
+    def die(self) -> None:
+        """End the controller process here and now: the caller's own task goes no further either."""
+        if self._operator is not None:
+            self._operator.cancel()
+        raise asyncio.CancelledError
+
     async def crash(self) -> None:
         """End the controller process; nothing it held in memory survives."""
         if self._operator is not None:

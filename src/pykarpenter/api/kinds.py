@@ -78,6 +78,7 @@ CAPACITY_BUFFER = Kind(
 KWOK_NODE_CLASS = Kind(
     "karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses", False, nodepool.KWOKNodeClass
 )
+SIM_NODE_CLASS = Kind("pykarpenter.sh", "v1alpha1", "SimNodeClass", "simnodeclasses", False, nodepool.SimNodeClass)
 
 ALL: tuple[Kind[Any], ...] = (
     POD,
@@ -111,6 +112,7 @@ ALL: tuple[Kind[Any], ...] = (
     NODE_OVERLAY,
     CAPACITY_BUFFER,
     KWOK_NODE_CLASS,
+    SIM_NODE_CLASS,
 )
 
 BY_KIND: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.kind): kind for kind in ALL}

@@ -128,3 +128,15 @@ class KWOKNodeClassSpec(Wire):
 class KWOKNodeClass(Object):
     spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
     status: NodeClassStatus = NodeClassStatus()
+
+
+class SimNodeClassSpec(Wire):
+    image: str = "sim-1"
+    boot_delay: str | None = None
+
+
+class SimNodeClass(Object):
+    """The class of the embedded cluster's own cloud."""
+
+    spec: SimNodeClassSpec = SimNodeClassSpec()
+    status: NodeClassStatus = NodeClassStatus()

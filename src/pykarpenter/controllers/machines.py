@@ -5,7 +5,13 @@ from __future__ import annotations
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.node.eviction import EvictionQueue
 from pykarpenter.controllers.node.termination import NodeTermination
+from pykarpenter.controllers.nodeclaim.consistency import Consistency
+from pykarpenter.controllers.nodeclaim.disruption import NodeClaimDisruption
+from pykarpenter.controllers.nodeclaim.expiration import Expiration
+from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
+from pykarpenter.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
+from pykarpenter.controllers.nodeclaim.podevents import PodEvents
 
 
 def machine_controllers(ctx: Context) -> list[Runnable]:
@@ -15,4 +21,11 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
         NodeClaimLifecycle(ctx),
         NodeTermination(ctx, evictions),
         evictions,
+        NodeClaimDisruption(ctx),
+        Expiration(ctx),
+        GarbageCollection(ctx),
+        Consistency(ctx),
+        PodEvents(ctx),
+        ClaimHydration(ctx),
+        NodeHydration(ctx),
     ]

@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pykarpenter.core.conditions import Finding, shorten
-from pykarpenter.core.lifecycle import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, InvariantBroken
+from pykarpenter.core.lifecycle import (
+    DRAINED,
+    IDENTITY_CONFLICT,
+    INSTANCE_TERMINATING,
+    VOLUMES_DETACHED,
+    InvariantBroken,
+)
 
 DRAIN_POLL_S = 1.0
 INSTANCE_POLL_S = 5.0
+# Somebody has to correct an object by hand; changes of it are noticed at once.
+CONFLICT_POLL_S = 60.0
 
 
 class NodePhase(StrEnum):
@@ -117,6 +125,9 @@ class ClaimStep:
 
 CLAIM_TERMINATION: Mapping[tuple[ClaimPhase, ClaimFact], ClaimStep] = {
     (ClaimPhase.STAMPING, ClaimFact.STAMPED): ClaimStep(ClaimPhase.AWAITING_NODES),
+    (ClaimPhase.AWAITING_NODES, ClaimFact.IDENTITY_CONFLICT): ClaimStep(
+        ClaimPhase.AWAITING_NODES, IDENTITY_CONFLICT, "True", "IdentityConflict", CONFLICT_POLL_S
+    ),
     (ClaimPhase.AWAITING_NODES, ClaimFact.NODES_LEFT): ClaimStep(ClaimPhase.AWAITING_NODES, poll_s=INSTANCE_POLL_S),
     (ClaimPhase.AWAITING_NODES, ClaimFact.NODES_GONE): ClaimStep(ClaimPhase.TERMINATING),
     (ClaimPhase.AWAITING_NODES, ClaimFact.NEVER_REGISTERED): ClaimStep(ClaimPhase.TERMINATING),
@@ -124,7 +135,7 @@ CLAIM_TERMINATION: Mapping[tuple[ClaimPhase, ClaimFact], ClaimStep] = {
         ClaimPhase.TERMINATING, INSTANCE_TERMINATING, "True", INSTANCE_TERMINATING, INSTANCE_POLL_S
     ),
     (ClaimPhase.TERMINATING, ClaimFact.IDENTITY_CONFLICT): ClaimStep(
-        ClaimPhase.TERMINATING, "pykarpenter.sh/IdentityConflict", "True", "IdentityConflict", 60.0
+        ClaimPhase.TERMINATING, IDENTITY_CONFLICT, "True", "IdentityConflict", CONFLICT_POLL_S
     ),
     (ClaimPhase.TERMINATING, ClaimFact.INSTANCE_GONE): ClaimStep(ClaimPhase.RELEASED),
     (ClaimPhase.TERMINATING, ClaimFact.NEVER_LAUNCHED): ClaimStep(ClaimPhase.RELEASED),

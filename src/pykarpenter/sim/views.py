@@ -30,17 +30,18 @@ class RawObject(Object):
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-def _raw(kind: Kind[Any]) -> Kind[RawObject]:
+def whole(kind: Kind[Any]) -> Kind[RawObject]:
+    """The same kind, read with its whole spec and status."""
     return Kind(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced, RawObject)
 
 
-DEPLOYMENT = _raw(kinds.DEPLOYMENT)
-REPLICA_SET = _raw(kinds.REPLICA_SET)
-STATEFUL_SET = _raw(kinds.STATEFUL_SET)
-DAEMON_SET = _raw(kinds.DAEMON_SET)
-JOB = _raw(kinds.JOB)
-PVC = _raw(kinds.PVC)
-PV = _raw(kinds.PV)
+DEPLOYMENT = whole(kinds.DEPLOYMENT)
+REPLICA_SET = whole(kinds.REPLICA_SET)
+STATEFUL_SET = whole(kinds.STATEFUL_SET)
+DAEMON_SET = whole(kinds.DAEMON_SET)
+JOB = whole(kinds.JOB)
+PVC = whole(kinds.PVC)
+PV = whole(kinds.PV)
 
 
 class Views:

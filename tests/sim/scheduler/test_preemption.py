@@ -44,7 +44,7 @@ def test_equals_are_never_pushed_away():
     engine.set_bound_pod(pod("same", cpu="2", priority=5, nodeName="a"))
     found = _preempt(engine, pod("p", cpu="2", priority=5))
     assert isinstance(found, NoPreemption)
-    assert found.message == "0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    assert found.message == "0/1 nodes are available: 1 No preemption victims found for incoming pod."
 
 
 def test_preemption_policy_never_is_honoured():

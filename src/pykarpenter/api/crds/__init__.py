@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pykarpenter.api.crds import core_kinds, gated_kinds, kwok
+from pykarpenter.api.crds import core_kinds, gated_kinds, kwok, sim
 from pykarpenter.api.crds.schema import Schema
 
 Manifest = dict[str, Any]
@@ -25,6 +25,8 @@ class ProviderCrds:
 
 PROVIDERS: dict[str, ProviderCrds] = {
     "kwok": ProviderCrds(kwok.key_rules, lambda: [kwok.node_class()]),
+    # The embedded cluster's cloud sells catalogues in KWOK's shape, so its labels are KWOK's too.
+    "sim": ProviderCrds(kwok.key_rules, lambda: [sim.node_class()]),
 }
 DEFAULT_PROVIDER = "kwok"
 

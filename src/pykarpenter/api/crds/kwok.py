@@ -16,7 +16,7 @@ ALLOWED_KEYS = tuple(
 )
 
 # Nothing prepares a KWOK class, so it is born ready.
-_READY = {
+READY_CONDITION = {
     "type": "Ready",
     "status": "True",
     "reason": "Ready",
@@ -30,7 +30,7 @@ def key_rules() -> list[Schema]:
 
 
 def node_class() -> dict[str, Any]:
-    conditions = parts.conditions() | {"default": [_READY]}
+    conditions = parts.conditions() | {"default": [READY_CONDITION]}
     return definition(
         kinds.KWOK_NODE_CLASS,
         description="The class of simulated nodes.",
@@ -43,7 +43,9 @@ def node_class() -> dict[str, Any]:
             },
         ),
         status=struct(
-            "What has been observed about the class.", {"conditions": conditions}, default={"conditions": [_READY]}
+            "What has been observed about the class.",
+            {"conditions": conditions},
+            default={"conditions": [READY_CONDITION]},
         ),
         spec_required=False,
         short_names=["kwoknc", "kwokncs"],

@@ -48,13 +48,15 @@ class ClaimTerminator:
             return None
         claim = await self._stamp(claim)
         step = claim_step(ClaimPhase.STAMPING, ClaimFact.STAMPED)
-        step = claim_step(step.phase, await self._observe_nodes(claim))
-        if step.phase is ClaimPhase.AWAITING_NODES:
-            return Result(requeue_after_s=step.poll_s)
-        fact, message = await self._observe_instance(claim)
-        step = claim_step(step.phase, fact)
+        while step.phase is not ClaimPhase.RELEASED and step.poll_s is None:
+            if step.phase is ClaimPhase.AWAITING_NODES:
+                fact, message = await self._observe_nodes(claim)
+            else:
+                fact, message = await self._observe_instance(claim)
+            step = claim_step(step.phase, fact)
+            if step.condition:
+                await self._record(claim, step, message)
         if step.phase is not ClaimPhase.RELEASED:
-            await self._record(claim, step, message)
             return Result(requeue_after_s=step.poll_s)
         await self._release(claim)
         return None
@@ -79,18 +81,21 @@ class ClaimTerminator:
         )
         return claim
 
-    async def _observe_nodes(self, claim: NodeClaim) -> ClaimFact:
+    async def _observe_nodes(self, claim: NodeClaim) -> tuple[ClaimFact, str]:
         """Delete the Nodes of a registered claim; they drain, and leave when their pods have."""
         if condition_status(claim.status.conditions, REGISTERED) != "True":
-            return ClaimFact.NEVER_REGISTERED
+            return ClaimFact.NEVER_REGISTERED, ""
         left = nodes_of(self._ctx, claim)
+        conflict = identity_conflict(self._ctx, claim, left)
+        if conflict:
+            return ClaimFact.IDENTITY_CONFLICT, conflict
         for node in left:
             if not node.is_deleting:
                 await self._delete_node(node)
         if not left and await self._node_is_there(claim):
             # The watch is behind: a Node that is still there may still run pods.
-            return ClaimFact.NODES_LEFT
-        return ClaimFact.NODES_LEFT if left else ClaimFact.NODES_GONE
+            return ClaimFact.NODES_LEFT, ""
+        return (ClaimFact.NODES_LEFT if left else ClaimFact.NODES_GONE), ""
 
     async def _delete_node(self, node: Node) -> None:
         # Gone, or replaced by another Node of that name, which the next look will judge by itself.

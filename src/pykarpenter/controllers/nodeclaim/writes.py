@@ -33,8 +33,12 @@ class ClaimWriter:
     ) -> NodeClaim:
         """Write conditions and other status fields in one patch; nothing is sent when nothing changes."""
         before = claim.status.conditions
+        present = {condition.type for condition in before}
+        gone = [name for name in clear if name in present]
+        if not findings and not gone and not fields:
+            return claim
         now = self._ctx.clock.now()
-        after = conditions.NODE_CLAIM.apply(before, claim.metadata, now, *findings, clear=clear)
+        after = conditions.NODE_CLAIM.apply(before, claim.metadata, now, *findings, clear=gone)
         if after == before and not fields:
             return claim
         body = {

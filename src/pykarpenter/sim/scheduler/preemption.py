@@ -38,13 +38,9 @@ class NoPreemption:
 
 def preempt(engine: Engine, pod: Pod, shape: Shape, violations: Violations) -> Preemption | NoPreemption:
     """The cheapest preemption, or why there is none in the scheduler's words."""
-    count = engine.table.node_count
     if pod.spec.preemption_policy == "Never":
         return NoPreemption("not eligible due to preemptionPolicy=Never.")
     candidates = _candidates(engine, pod, shape)
-    if not candidates:
-        text = f"{count} Preemption is not helpful for scheduling" if count else "no nodes"
-        return NoPreemption(f"0/{count} nodes are available: {text}.")
     best: tuple[tuple[int, int, int, int, int], Preemption] | None = None
     for slot in candidates[:_MOST_CANDIDATES]:
         victims = _victims(engine, pod, shape, slot)
@@ -60,9 +56,19 @@ def preempt(engine: Engine, pod: Pod, shape: Shape, violations: Violations) -> P
         )
         if best is None or harm < best[0]:
             best = (harm, Preemption(engine.table.names[slot], tuple(pods)))
-    if best is None:
-        return NoPreemption(f"0/{count} nodes are available: {count} No preemption victims found for incoming pod.")
-    return best[1]
+    return best[1] if best is not None else NoPreemption(_nobody(engine, shape))
+
+
+def _nobody(engine: Engine, shape: Shape) -> str:
+    """Why nobody is pushed away: nodes that could never help, and nodes without anyone less important."""
+    count = engine.table.node_count
+    possible = int(static_view(shape, engine.table).passing.sum())
+    parts = []
+    if possible:
+        parts.append(f"{possible} No preemption victims found for incoming pod")
+    if count > possible:
+        parts.append(f"{count - possible} Preemption is not helpful for scheduling")
+    return f"0/{count} nodes are available: {', '.join(parts)}."
 
 
 def _candidates(engine: Engine, pod: Pod, shape: Shape) -> list[int]:

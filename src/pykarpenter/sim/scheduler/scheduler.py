@@ -21,9 +21,10 @@ from pykarpenter.api.workloads import Namespace
 from pykarpenter.core.selectors import selector_matches
 from pykarpenter.kube.cache import Change
 from pykarpenter.kube.contract import DeleteOptions, KubeApi, Preconditions
-from pykarpenter.kube.errors import ApiError
+from pykarpenter.kube.errors import ApiError, Conflict
 from pykarpenter.kube.events import EventRecorder
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.sim.conditions import with_conditions
 from pykarpenter.sim.scheduler.engine import Engine, Refused
 from pykarpenter.sim.scheduler.pending import Group, PendingPods
 from pykarpenter.sim.scheduler.preemption import NoPreemption, preempt
@@ -186,40 +187,34 @@ class Scheduler:
         untold, group.untold = list(group.untold), {}
         for key in untold:
             waiting = group.pods.get(key)
-            if waiting is not None:
-                await self._tell(waiting, "Unschedulable", message)
+            if waiting is not None and not await self._tell(waiting, "Unschedulable", message):
+                group.untold[key] = None
+                self.wake()
 
-    async def _tell(self, pod: Pod, reason: str, message: str) -> None:
+    async def _tell(self, pod: Pod, reason: str, message: str) -> bool:
+        """Write the PodScheduled condition; False when the pod changed meanwhile and must be told again."""
         current = find_condition(pod.status.conditions, "PodScheduled")
         if current is not None and (current.reason, current.message) == (reason, message):
-            return
-        kept = [c for c in pod.status.conditions if c.type != "PodScheduled"]
+            return True
         since = current.last_transition_time if current is not None and current.status == "False" else None
         condition = {
             "type": "PodScheduled",
             "status": "False",
             "reason": reason,
             "message": message,
-            "lastProbeTime": None,
             "lastTransitionTime": since or format_timestamp(self._clock.now()),
         }
-        others = [
-            {
-                "type": c.type,
-                "status": c.status,
-                "reason": c.reason,
-                "message": c.message,
-                "lastTransitionTime": c.last_transition_time,
-            }
-            for c in kept
-        ]
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [*others, condition]}}
+        patch = {
+            "metadata": {"resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": with_conditions(pod.status.conditions, condition)},
+        }
         try:
             await self._api.patch(kinds.POD, pod.name, patch, pod.namespace, subresource="status")
-        except ApiError:
-            return
+        except ApiError as error:
+            return not isinstance(error, Conflict)
         if reason == "Unschedulable":
             self._publish(pod, "Warning", "FailedScheduling", message)
+        return True
 
     def _publish(self, pod: Pod, kind: str, reason: str, message: str) -> None:
         if self._recorder is not None:

@@ -12,7 +12,7 @@ from pykarpenter.api.workloads import PodDisruptionBudget
 from pykarpenter.core.selectors import selector_matches
 from pykarpenter.kube.cache import Change
 from pykarpenter.kube.contract import Json
-from pykarpenter.sim.views import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, RawObject, controller_uid
+from pykarpenter.sim.views import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, RawObject, controller_uid, whole
 from pykarpenter.sim.workloads.deployments import share, wanted_replicas
 from pykarpenter.sim.workloads.owned_pods import is_finished, is_ready
 from pykarpenter.sim.workloads.part import SETTLE_S, Part, World
@@ -144,9 +144,7 @@ class DisruptionBudgets(Part):
         }
 
 
-_RAW_PDB = kinds.Kind(
-    kinds.PDB.group, kinds.PDB.version, kinds.PDB.kind, kinds.PDB.plural, kinds.PDB.namespaced, RawObject
-)
+_RAW_PDB = whole(kinds.PDB)
 
 
 def _health_changed(old: Pod, new: Pod) -> bool:

@@ -6,6 +6,7 @@ Nodes without a lease are never judged: nobody promised to renew one.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from pykarpenter.api import kinds
@@ -14,8 +15,9 @@ from pykarpenter.api.nodes import Lease, Node
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.kube.cache import Change
-from pykarpenter.kube.contract import Json, PatchType
-from pykarpenter.kube.errors import NotFound
+from pykarpenter.kube.contract import Json
+from pykarpenter.kube.errors import Conflict, NotFound
+from pykarpenter.sim.conditions import with_conditions
 from pykarpenter.sim.workloads.owned_pods import is_ready
 from pykarpenter.sim.workloads.part import Part, World
 
@@ -111,21 +113,23 @@ class NodeLifecycle(Part):
             }
             for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
         ]
-        patch = {"status": {"conditions": conditions}}
-        await self.api.patch(kinds.NODE, node.name, patch, patch_type=PatchType.STRATEGIC, subresource="status")
+        patch = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "status": {"conditions": with_conditions(node.status.conditions, *conditions)},
+        }
+        await self.api.patch(kinds.NODE, node.name, patch, subresource="status")
         for pod in self._pods.index("node", node.name):
             if is_ready(pod):
                 await self._mark_not_ready(pod, now)
 
     async def _mark_not_ready(self, pod: Pod, now: str) -> None:
         condition = {"type": "Ready", "status": "False", "reason": "NodeNotReady", "lastTransitionTime": now}
-        patch: dict[str, Any] = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        try:
-            await self.api.patch(
-                kinds.POD, pod.name, patch, pod.namespace, patch_type=PatchType.STRATEGIC, subresource="status"
-            )
-        except NotFound:
-            return
+        patch = {
+            "metadata": {"resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": with_conditions(pod.status.conditions, condition)},
+        }
+        with suppress(NotFound, Conflict):
+            await self.api.patch(kinds.POD, pod.name, patch, pod.namespace, subresource="status")
 
 
 def wanted_taints(node: Node) -> list[tuple[str, str]]:

@@ -8,7 +8,8 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import format_timestamp, parse_optional_timestamp
 from pykarpenter.core.taints import tolerates
 from pykarpenter.kube.cache import Change
-from pykarpenter.kube.contract import DeleteOptions, PatchType, Preconditions
+from pykarpenter.kube.contract import DeleteOptions, Preconditions
+from pykarpenter.sim.conditions import with_conditions
 from pykarpenter.sim.workloads.part import Part, World
 
 
@@ -76,10 +77,11 @@ class TaintEviction(Part):
             "message": "Taint manager: deleting due to NoExecute taint",
             "lastTransitionTime": format_timestamp(self.clock.now()),
         }
-        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
-        await self.api.patch(
-            kinds.POD, pod.name, patch, pod.namespace, patch_type=PatchType.STRATEGIC, subresource="status"
-        )
+        patch = {
+            "metadata": {"resourceVersion": pod.metadata.resource_version},
+            "status": {"conditions": with_conditions(pod.status.conditions, condition)},
+        }
+        await self.api.patch(kinds.POD, pod.name, patch, pod.namespace, subresource="status")
         await self.api.delete(kinds.POD, pod.name, pod.namespace, DeleteOptions(Preconditions(uid=pod.uid)))
 
 
