@@ -102,6 +102,7 @@ class Cloud:
             self.ignored_deletes -= 1
             return
         del self.instances[provider_id]
+        self._answer("delete", claim)
 
     async def get(self, provider_id: str) -> NodeClaim:
         self._ask("get", provider_id)

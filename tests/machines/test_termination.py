@@ -16,7 +16,17 @@ from tests.machines.world import World, story
 
 
 async def daemon_owner(world: World) -> dict[str, Any]:
-    made = await world.api.create(kinds.DAEMON_SET, {"metadata": {"name": "agent"}}, "default")
+    body = {
+        "metadata": {"name": "agent"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "agent"}},
+            "template": {
+                "metadata": {"labels": {"app": "agent"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            },
+        },
+    }
+    made = await world.api.create(kinds.DAEMON_SET, body, "default")
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": made.uid, "controller": True}
 
 
