@@ -97,6 +97,8 @@ class SimCloud:
         self._tasks: dict[asyncio.Task[None], None] = {}
         # Told about every machine that starts to run, for tests and faults that act on nodes.
         self.on_registered: list[Callable[[Instance], None]] = []
+        # Told when somebody asks for the end of a machine that still runs.
+        self.on_terminate: list[Callable[[Instance], None]] = []
 
     # Calls, as a provider makes them.
 
@@ -124,8 +126,11 @@ class SimCloud:
         instance = self.instances.get(instance_id)
         if instance is None or instance.state == TERMINATED:
             return False
-        if instance.state != SHUTTING_DOWN and not self.faults.take("ignore_deletes"):
-            self._shut_down(instance)
+        if instance.state != SHUTTING_DOWN:
+            for listener in self.on_terminate:
+                listener(instance)
+            if not self.faults.take("ignore_deletes"):
+                self._shut_down(instance)
         return True
 
     async def describe(self, instance_id: str) -> Instance | None:

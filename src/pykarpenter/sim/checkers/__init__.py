@@ -1,0 +1,7 @@
+"""Invariants as code: safety checked after every write, liveness when faults have stopped."""
+
+from pykarpenter.sim.checkers.liveness import check_liveness
+from pykarpenter.sim.checkers.report import Report, Violation
+from pykarpenter.sim.checkers.safety import SafetyCheckers
+
+__all__ = ["Report", "SafetyCheckers", "Violation", "check_liveness"]

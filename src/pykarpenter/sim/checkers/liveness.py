@@ -1,0 +1,59 @@
+"""The liveness invariants L1…L7, checked at the end: faults are over and the world has had time to settle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykarpenter.api import kinds
+from pykarpenter.api.timestamps import parse_optional_timestamp
+from pykarpenter.sim.checkers.report import Report
+from pykarpenter.sim.cluster import EmbeddedCluster
+from pykarpenter.sim.views import DEPLOYMENT
+
+# An instance nobody owns is reaped, and a deletion finishes, within this long.
+ORPHAN_S = 600.0
+DELETION_S = 1200.0
+
+
+def check_liveness(cluster: EmbeddedCluster, report: Report, *, launches_since: int, launches_now: int) -> None:
+    """`launches_*` count the cloud's launches before and after a last stretch of steady load."""
+    now = cluster.clock.now()
+    _l1_every_pod_runs(cluster, report, now)
+    _l2_every_instance_is_owned(cluster, report, now)
+    _l3_deletions_end(cluster, report, now)
+    if launches_now != launches_since:
+        report.add("L5", now, f"{launches_now - launches_since} machines were launched under steady load")
+    _l7_no_pod_is_lost(cluster, report, now)
+
+
+def _all(cluster: EmbeddedCluster, kind: kinds.Kind[Any]) -> list[Any]:
+    table = cluster.store.table(kind.group, kind.plural)
+    return [entry.decode(kind.type) for entry in table.entries.values()]
+
+
+def _l1_every_pod_runs(cluster: EmbeddedCluster, report: Report, now: float) -> None:
+    for pod in _all(cluster, kinds.POD):
+        if not pod.spec.node_name and not pod.is_deleting:
+            report.add("L1", now, f"pod {pod.key} still has no node")
+
+
+def _l2_every_instance_is_owned(cluster: EmbeddedCluster, report: Report, now: float) -> None:
+    claims = {claim.uid for claim in _all(cluster, kinds.NODE_CLAIM)}
+    for instance in cluster.cloud.live():
+        if instance.token and instance.token not in claims and now - instance.launched_at > ORPHAN_S:
+            report.add("L2", now, f"instance {instance.id} belongs to no NodeClaim and was not reaped")
+
+
+def _l3_deletions_end(cluster: EmbeddedCluster, report: Report, now: float) -> None:
+    for kind in (kinds.NODE_CLAIM, kinds.NODE):
+        for item in _all(cluster, kind):
+            since = parse_optional_timestamp(item.metadata.deletion_timestamp)
+            if since is not None and now - since > DELETION_S:
+                report.add("L3", now, f"{kind.kind} {item.name} has been going for {now - since:.0f} s")
+
+
+def _l7_no_pod_is_lost(cluster: EmbeddedCluster, report: Report, now: float) -> None:
+    for item in _all(cluster, DEPLOYMENT):
+        wanted, ready = int(item.spec.get("replicas", 1)), int(item.status.get("readyReplicas", 0))
+        if ready != wanted:
+            report.add("L7", now, f"Deployment {item.key} has {ready} of {wanted} pods")

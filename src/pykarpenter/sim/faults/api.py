@@ -1,0 +1,118 @@
+"""Faults between a client and the API server, as middleware of that client alone.
+
+Each is armed for a number of requests or until a time, and counts when it fires. Time is the event loop's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pykarpenter.kube.contract import WatchEvent
+from pykarpenter.kube.errors import ApiError, Conflict, ServerFault, TooManyRequests
+from pykarpenter.sim.api import Middleware, Request
+
+_WRITES = ("create", "patch", "delete", "evict", "bind")
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class ApiFaults(Middleware):
+    def __init__(self) -> None:
+        self.fired: Counter[str] = Counter()
+        # Armed for so many requests.
+        self.conflicts = 0
+        self.server_errors = 0
+        self.throttles = 0
+        self.lost_replies = 0
+        self.broken_watches = 0
+        self.duplicates = 0
+        # Armed until a time of the loop.
+        self.outage_until = 0.0
+        self.stalled_until = 0.0
+        self.webhook_until = 0.0
+        self.paused_until = 0.0
+        self.lease_blocked_until = 0.0
+        # Seconds by which events of a kind come late, by plural.
+        self.lag_s: dict[str, float] = {}
+        self._crash: Callable[[Request], bool] | None = None
+        self._on_crash: Callable[[], None] | None = None
+
+    def crash_when(self, matches: Callable[[Request], bool], on_crash: Callable[[], None]) -> None:
+        """Kill the process right before the first request that matches: it is never sent (F2, F21)."""
+        self._crash, self._on_crash = matches, on_crash
+
+    def calm(self) -> None:
+        """Stop every fault; what has fired stays counted."""
+        fired = self.fired
+        self.__init__()  # type: ignore[misc]
+        self.fired = fired
+
+    async def before(self, request: Request) -> None:
+        await self._pause()
+        if self._crash is not None and self._crash(request):
+            crash, self._crash = self._on_crash, None
+            self.fired["crash"] += 1
+            if crash is not None:
+                crash()
+            # A dead process sends nothing: this waits until its task is cancelled.
+            await asyncio.Event().wait()
+        if self.outage_until > _time():
+            self.fired["outage"] += 1
+            raise ServerFault("the server is currently unable to handle the request")
+        if request.kind.plural == "leases" and self.lease_blocked_until > _time():
+            self.fired["lease_blocked"] += 1
+            raise ServerFault("etcdserver: request timed out")
+        if request.verb in _WRITES:
+            self._refuse_write(request)
+        if self._take("server_errors"):
+            raise ServerFault("Internal error occurred")
+        if self._take("throttles"):
+            error = TooManyRequests("the server has received too many requests")
+            error.retry_after_s = 1.0
+            raise error
+
+    def _refuse_write(self, request: Request) -> None:
+        if self.webhook_until > _time() and request.kind.plural != "leases":
+            self.fired["webhook"] += 1
+            raise ServerFault('failed calling webhook "policy.example.com": connection refused')
+        if request.verb == "patch" and request.kind.plural != "leases" and self._take("conflicts"):
+            raise Conflict(f'Operation cannot be fulfilled on {request.kind.plural} "{request.name}": it was modified')
+
+    async def after(self, request: Request, error: ApiError | None) -> None:
+        if error is None and request.verb in _WRITES and request.kind.plural != "leases" and self._take("lost_replies"):
+            raise ServerFault("the connection broke before the answer came")
+
+    async def on_event(self, request: Request, event: WatchEvent[Any]) -> Sequence[WatchEvent[Any]]:
+        await self._pause()
+        lag = self.lag_s.get(request.kind.plural, 0.0)
+        if lag:
+            self.fired["lag"] += 1
+            await asyncio.sleep(lag)
+        if self.stalled_until > _time():
+            self.fired["stall"] += 1
+            await asyncio.sleep(self.stalled_until - _time())
+        if self.outage_until > _time():
+            raise ServerFault("the watch was cut")
+        if self._take("broken_watches"):
+            raise ServerFault("the watch was cut")
+        if event.object is not None and self._take("duplicates"):
+            return (event, event)
+        return (event,)
+
+    async def _pause(self) -> None:
+        if self.paused_until > _time():
+            self.fired["pause"] += 1
+            await asyncio.sleep(self.paused_until - _time())
+
+    def _take(self, name: str) -> bool:
+        left = int(getattr(self, name))
+        if left <= 0:
+            return False
+        setattr(self, name, left - 1)
+        self.fired[name] += 1
+        return True
