@@ -7,6 +7,7 @@ from typing import Any
 from pykarpenter.api import kinds
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.sim.checkers.report import Report
+from pykarpenter.sim.cloud.instances import TAG_CLAIM_UID
 from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.views import DEPLOYMENT
 
@@ -40,7 +41,8 @@ def _l1_every_pod_runs(cluster: EmbeddedCluster, report: Report, now: float) -> 
 def _l2_every_instance_is_owned(cluster: EmbeddedCluster, report: Report, now: float) -> None:
     claims = {claim.uid for claim in _all(cluster, kinds.NODE_CLAIM)}
     for instance in cluster.cloud.live():
-        if instance.token and instance.token not in claims and now - instance.launched_at > ORPHAN_S:
+        uid = instance.tags.get(TAG_CLAIM_UID)
+        if uid and uid not in claims and now - instance.launched_at > ORPHAN_S:
             report.add("L2", now, f"instance {instance.id} belongs to no NodeClaim and was not reaped")
 
 

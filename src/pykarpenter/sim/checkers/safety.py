@@ -20,7 +20,7 @@ from pykarpenter.core.taints import tolerates
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers.report import Report
-from pykarpenter.sim.cloud.instances import PREFIX, TAG_CLUSTER, Instance
+from pykarpenter.sim.cloud.instances import PREFIX, TAG_CLAIM_UID, TAG_CLUSTER, TAG_POOL, Instance
 from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.journal import Journal, Written
 
@@ -90,14 +90,15 @@ class SafetyCheckers(Middleware):
     def _s2_one_instance_per_claim(self) -> None:
         seen: dict[str, str] = {}
         for instance in self._cluster.cloud.live():
-            if not instance.token:
+            uid = instance.tags.get(TAG_CLAIM_UID, "")
+            if not uid:
                 continue
-            if instance.token in seen:
-                self._broken("S2", f"claim {instance.token} has instances {seen[instance.token]} and {instance.id}")
-            seen[instance.token] = instance.id
+            if uid in seen:
+                self._broken("S2", f"claim {uid} has instances {seen[uid]} and {instance.id}")
+            seen[uid] = instance.id
 
     def _s3_only_ours(self, instance: Instance) -> None:
-        if not instance.token or TAG_CLUSTER not in instance.tags:
+        if not all(tag in instance.tags for tag in (TAG_CLUSTER, TAG_CLAIM_UID, TAG_POOL)):
             self._broken("S3", f"instance {instance.id} is not ours but is being terminated")
 
     def _s5_do_not_disrupt(self, request: Request) -> None:
@@ -135,7 +136,7 @@ class SafetyCheckers(Middleware):
 
     def _s11_instance_is_gone(self, claim: NodeClaim) -> None:
         for instance in self._cluster.cloud.live():
-            if instance.token == claim.uid:
+            if instance.tags.get(TAG_CLAIM_UID) == claim.uid:
                 self._broken("S11", f"NodeClaim {claim.name} is gone while instance {instance.id} runs")
 
     # Reading the world.

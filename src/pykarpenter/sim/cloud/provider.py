@@ -80,7 +80,7 @@ class SimProvider:
         choices = self._choices(claim)
         delay = node_class.spec.boot_delay
         request = LaunchRequest(
-            token=claim.uid,
+            token=self._token(claim),
             tags={
                 TAG_CLUSTER: self._cluster,
                 TAG_CLAIM: claim.name,
@@ -103,6 +103,10 @@ class SimProvider:
                 self._refused.mark(key, self._clock.now())
             raise
         return claim_view(instance)
+
+    def _token(self, claim: NodeClaim) -> str:
+        """What makes a launch repeatable: the claim's UID outlives a crash, so the same claim never buys twice."""
+        return claim.uid
 
     def _choices(self, claim: NodeClaim) -> tuple[tuple[InstanceType, Offering], ...]:
         """What the claim allows and fits into, reserved first, then by price; those refused lately come last."""
