@@ -18,7 +18,6 @@ from pykarpenter.api.kinds import NODE
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.cloud.errors import CloudError, InsufficientCapacity
 from pykarpenter.cloud.provider import Interruption
-from pykarpenter.cloud.unavailable import OfferingKey
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.kube.contract import Json, KubeApi
 from pykarpenter.kube.errors import AlreadyExists, ApiError, NotFound
@@ -33,7 +32,7 @@ from pykarpenter.sim.cloud.instances import (
     node_resources,
     single_values,
 )
-from pykarpenter.sim.cloud.market import Market
+from pykarpenter.sim.cloud.market import Market, OfferingKey
 from pykarpenter.sim.cloud.misbehaviour import Misbehaviour, ReplyLost, Throttled
 from pykarpenter.sim.conditions import with_conditions
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from pykarpenter.api import labels
 from pykarpenter.cloud.catalog import RESERVATION_ID, Catalog
-from pykarpenter.cloud.unavailable import OfferingKey
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.requirements import Requirement, Requirements
+
+# (instance type, zone, capacity type)
+OfferingKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from pykarpenter.api.quantity import requested
 from pykarpenter.cloud.catalog import RESERVATION_ID
 from pykarpenter.cloud.errors import CloudError, InsufficientCapacity, NodeClaimNotFound, NodeClassNotReady
 from pykarpenter.cloud.provider import Interruption, NodeClassKind, ProviderTraits, RegistrationHook, RepairPolicy
-from pykarpenter.cloud.unavailable import UnavailableOfferings, without_offerings
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.requirements import from_expressions
 from pykarpenter.core.resources import fits
@@ -59,8 +58,7 @@ class SimProvider:
         rules = cloud.market.catalog.label_rules
         # Reservations can be made while the cloud runs, so their label is known from the start.
         self._rules = replace(rules, well_known=rules.well_known | {RESERVATION_ID})
-        self._refused = UnavailableOfferings()
-        self._types: tuple[tuple[object, ...], list[InstanceType]] | None = None
+        self._listed: tuple[tuple[InstanceType, ...], list[InstanceType]] = ((), [])
         self._traits = ProviderTraits(
             name="sim",
             node_classes=(NODE_CLASS,),
@@ -96,24 +94,17 @@ class SimProvider:
             },
             boot_delay_s=parse_duration(delay) if delay else None,
         )
-        try:
-            instance = await self._cloud.launch(request)
-        except InsufficientCapacity as error:
-            for key in error.offerings:
-                self._refused.mark(key, self._clock.now())
-            raise
-        return claim_view(instance)
+        return claim_view(await self._cloud.launch(request))
 
     def _token(self, claim: NodeClaim) -> str:
         """What makes a launch repeatable: the claim's UID outlives a crash, so the same claim never buys twice."""
         return claim.uid
 
     def _choices(self, claim: NodeClaim) -> tuple[tuple[InstanceType, Offering], ...]:
-        """What the claim allows and fits into, reserved first, then by price; those refused lately come last."""
+        """What the claim allows and fits into, reserved first, then by price."""
         wanted = from_expressions(claim.spec.requirements, self._rules)
         named = wanted.get_or_exists(labels.INSTANCE_TYPE)
         requests = requested(claim.spec.resources.requests)
-        refused = self._refused.current(self._clock.now())
         found = [
             (item, offering)
             for item in self._cloud.market.types(self._clock.now(), self._cloud.reserved_used())
@@ -124,11 +115,10 @@ class SimProvider:
             and fits(requests, item.allocatable(offering))
         ]
 
-        def rank(choice: tuple[InstanceType, Offering]) -> tuple[bool, bool, float, str, str]:
+        def rank(choice: tuple[InstanceType, Offering]) -> tuple[bool, float, str, str]:
             item, offering = choice
-            key = (item.name, offering.zone, offering.capacity_type)
             price = float("inf") if offering.price is None else offering.price
-            return key in refused, offering.capacity_type != labels.RESERVED, price, item.name, offering.zone
+            return offering.capacity_type != labels.RESERVED, price, item.name, offering.zone
 
         return tuple(sorted(found, key=rank))
 
@@ -166,13 +156,11 @@ class SimProvider:
         return tags.get(TAG_CLUSTER) == self._cluster and all(t in tags for t in (TAG_CLAIM, TAG_CLAIM_UID, TAG_POOL))
 
     async def instance_types(self, pool: NodePool) -> list[InstanceType]:
-        now = self._clock.now()
-        types = self._cloud.market.types(now, self._cloud.reserved_used())
-        refused = self._refused.current(now)
-        key = (id(types), refused)
-        if self._types is None or self._types[0] != key:
-            self._types = (key, [without_offerings(item, refused) for item in types])
-        return list(self._types[1])
+        types = self._cloud.market.types(self._clock.now(), self._cloud.reserved_used())
+        if self._listed[0] is not types:
+            # The same list object while nothing changed: readers cache by identity.
+            self._listed = (types, list(types))
+        return self._listed[1]
 
     async def is_drifted(self, claim: NodeClaim) -> str:
         ident = instance_id(claim.status.provider_id)
