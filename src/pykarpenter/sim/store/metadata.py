@@ -177,6 +177,9 @@ def _status_update(resource: Resource, wanted: Json, old: Json) -> Json:
                 obj["metadata"][field] = old["metadata"][field]
             else:
                 obj["metadata"].pop(field, None)
+    elif "managedFields" in wanted["metadata"]:
+        # Who owns the status is metadata, too.
+        obj["metadata"] = {**old["metadata"], "managedFields": wanted["metadata"]["managedFields"]}
     return obj
 
 

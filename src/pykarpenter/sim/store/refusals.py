@@ -68,5 +68,14 @@ def expired_continue(fresh_token: str) -> ApiError:
     return error
 
 
+def unsupported_patch() -> ApiError:
+    return ApiError(
+        "the body of the request was in an unknown format - accepted media types include: "
+        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+        code=415,
+        reason="UnsupportedMediaType",
+    )
+
+
 def no_such_resource() -> ApiError:
     return NotFound("the server could not find the requested resource")

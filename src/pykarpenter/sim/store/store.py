@@ -12,8 +12,10 @@ from typing import Any
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.kube.contract import PatchType
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.sim.schema.kubernetes import root_schema
 from pykarpenter.sim.store import definitions, deletion, metadata, namespaces
 from pykarpenter.sim.store.admission import Admission
+from pykarpenter.sim.store.applying import applied, check_config
 from pykarpenter.sim.store.binding import bind
 from pykarpenter.sim.store.entries import Entry, Json, has_nulls, object_key, plain_copy, with_metadata, without_nulls
 from pykarpenter.sim.store.eviction import evict
@@ -21,6 +23,7 @@ from pykarpenter.sim.store.garbage import GarbageCollector
 from pykarpenter.sim.store.history import Change
 from pykarpenter.sim.store.identity import Identity
 from pykarpenter.sim.store.listing import Listing, check_not_future, list_page, parse_version
+from pykarpenter.sim.store.ownership import track
 from pykarpenter.sim.store.patches import apply_json_patch, merge
 from pykarpenter.sim.store.refusals import (
     already_exists,
@@ -30,6 +33,7 @@ from pykarpenter.sim.store.refusals import (
     invalid,
     no_such_resource,
     not_found,
+    unsupported_patch,
 )
 from pykarpenter.sim.store.requests import (
     PLAIN_DELETE,
@@ -40,7 +44,9 @@ from pykarpenter.sim.store.requests import (
     WriteOptions,
 )
 from pykarpenter.sim.store.resources import BUILTIN, Resource
+from pykarpenter.sim.store.scale import scale_of, with_replicas
 from pykarpenter.sim.store.selectors import Filter, parse_field_selector, parse_label_selector
+from pykarpenter.sim.store.strategic import strategic_merge
 from pykarpenter.sim.store.tables import Table
 from pykarpenter.sim.store.watches import BOOKMARK, RawEvent, Watch
 
@@ -169,7 +175,16 @@ class Store:
 
     # -- writes --------------------------------------------------------------------------------------------------
 
-    def create(self, resource: Resource, body: Any, namespace: str = "", options: WriteOptions = PLAIN_WRITE) -> Entry:
+    def create(
+        self,
+        resource: Resource,
+        body: Any,
+        namespace: str = "",
+        options: WriteOptions = PLAIN_WRITE,
+        *,
+        applying: bool = False,
+    ) -> Entry:
+        """Stores a new object; an applied one brings the record of its owner along."""
         obj = metadata.check_type(resource, self._received(resource, body))
         obj = metadata.place_in_namespace(resource, obj, namespace)
         meta = dict(obj["metadata"])
@@ -191,6 +206,8 @@ class Store:
             raise invalid(resource, meta.get("name", ""), errors)
         if self.find(resource, meta["name"], meta.get("namespace", "")) is not None:
             raise already_exists(resource, meta["name"])
+        if not applying:
+            obj = track(resource, obj, None, options.field_manager, "", self.timestamp())
         if options.dry_run:
             return Entry(obj, self.rv)
         return self._commit(resource, "ADDED", obj, None)
@@ -229,8 +246,10 @@ class Store:
         subresource: str = "",
         options: WriteOptions = PLAIN_WRITE,
     ) -> Entry:
-        """Replaces an object (PUT)."""
+        """Replaces an object (PUT). Through `scale` the body is a Scale; the answer is the scaled object."""
         old = self.get(resource, name, namespace)
+        if subresource == "scale":
+            return self.replace(resource, old, with_replicas(resource, old.obj, plain_copy(body)), options=options)
         wanted = metadata.check_type(resource, self._received(resource, body))
         uid = wanted["metadata"].get("uid")
         if uid and uid != old.metadata["uid"]:
@@ -250,20 +269,42 @@ class Store:
         options: WriteOptions = PLAIN_WRITE,
     ) -> Entry:
         """Changes parts of an object; a resourceVersion in the patch must be the current one."""
-        old = self.get(resource, name, namespace)
         change = plain_copy(patch)
-        if patch_type is PatchType.MERGE:
-            if not isinstance(change, dict):
-                raise bad_request("a merge patch is a JSON object")
-            wanted = merge(old.obj, change)
-        elif patch_type is PatchType.JSON:
-            if not isinstance(change, list):
-                raise bad_request("a JSON patch is a list of operations")
-            wanted = apply_json_patch(old.obj, change)
-        else:
-            raise bad_request(f"patches of type {patch_type.value} are not served")
-        wanted = metadata.check_type(resource, wanted)
+        if patch_type is PatchType.APPLY:
+            return self._apply(resource, name, change, namespace, subresource, options)
+        old = self.get(resource, name, namespace)
+        if subresource == "scale":
+            wanted = with_replicas(
+                resource, old.obj, _patched(resource, scale_of(resource, old.obj), change, patch_type)
+            )
+            return self.replace(resource, old, wanted, options=options)
+        wanted = metadata.check_type(resource, _patched(resource, old.obj, change, patch_type))
         return self.replace(resource, old, wanted, subresource=subresource, options=options)
+
+    def _apply(
+        self, resource: Resource, name: str, config: Any, namespace: str, subresource: str, options: WriteOptions
+    ) -> Entry:
+        """Server-side apply: creates the object, or changes the stated fields of it."""
+        check_config(config, options.field_manager)
+        live = self.find(resource, name, namespace)
+        config = metadata.check_type(resource, config)
+        config = {**config, "metadata": {"name": name, **config["metadata"]}}
+        if resource.namespaced:
+            config["metadata"].setdefault("namespace", namespace)
+        if live is None and subresource:
+            raise not_found(resource, name)
+        wanted = applied(
+            resource,
+            config,
+            live.obj if live is not None else None,
+            options.field_manager,
+            force=options.force,
+            subresource=subresource,
+            timestamp=self.timestamp(),
+        )
+        if live is None:
+            return self.create(resource, wanted, namespace, options, applying=True)
+        return self.replace(resource, live, wanted, subresource=subresource, options=options, applying=True)
 
     def replace(
         self,
@@ -273,6 +314,7 @@ class Store:
         *,
         subresource: str = "",
         options: WriteOptions = PLAIN_WRITE,
+        applying: bool = False,
     ) -> Entry:
         """Stores a new state of an existing object, made from the old one without touching it."""
         metadata.check_lock(resource, wanted, old.obj)
@@ -283,6 +325,8 @@ class Store:
         errors = [] if obj["metadata"] == old.metadata else metadata.metadata_errors(resource, obj["metadata"])
         if errors:
             raise invalid(resource, obj["metadata"]["name"], errors)
+        if not applying:
+            obj = track(resource, obj, old.obj, options.field_manager, subresource, self.timestamp())
         if resource.tracks_generation and metadata.spec_changed(obj, old.obj):
             obj = with_metadata(obj, generation=old.metadata.get("generation", 0) + 1)
         if options.dry_run:
@@ -364,3 +408,17 @@ class Store:
             definitions.follow(self, entry, removed)
         elif removed and resource.custom is not None:
             definitions.end_if_empty(self, resource)
+
+
+def _patched(resource: Resource, old: Json, change: Any, patch_type: PatchType) -> Json:
+    if patch_type is PatchType.JSON:
+        if not isinstance(change, list):
+            raise bad_request("a JSON patch is a list of operations")
+        return apply_json_patch(old, change)
+    if not isinstance(change, dict):
+        raise bad_request("a merge patch is a JSON object")
+    if patch_type is PatchType.MERGE:
+        return merge(old, change)  # type: ignore[no-any-return]
+    if resource.custom is not None:
+        raise unsupported_patch()
+    return strategic_merge(root_schema(resource.group, resource.version, resource.kind), old, change)

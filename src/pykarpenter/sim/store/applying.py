@@ -1,0 +1,141 @@
+"""Server-side apply: a client states the fields it wants, and owns them from then on.
+
+Fields that another manager owns are a conflict unless forced or wanted with the same value; fields that the client
+stated before and no longer states go, unless somebody else owns them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykarpenter.kube.errors import ApiError, Conflict
+from pykarpenter.sim.schema.kubernetes import Schema, items, member
+from pykarpenter.sim.store.entries import Json
+from pykarpenter.sim.store.fieldsets import (
+    Path,
+    differences,
+    is_atomic_map,
+    item_key,
+    leaves,
+    list_type,
+    readable,
+)
+from pykarpenter.sim.store.ownership import Holding, Owner, Owners, merge_schema, read_owners, with_owners
+from pykarpenter.sim.store.refusals import bad_request
+from pykarpenter.sim.store.resources import Resource
+
+
+def check_config(config: Any, manager: str) -> None:
+    """Refuses what cannot be applied at all; raises BadRequest."""
+    if not isinstance(config, dict):
+        raise bad_request("an apply configuration is an object")
+    if not manager:
+        raise bad_request(
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+        )
+    if (config.get("metadata") or {}).get("managedFields"):
+        raise bad_request("metadata.managedFields must be nil")
+
+
+def applied(
+    resource: Resource, config: Json, live: Json | None, manager: str, *, force: bool, subresource: str, timestamp: str
+) -> Json:
+    """The live object with a configuration applied; raises Conflict."""
+    schema = merge_schema(resource)
+    owner = Owner(manager, "Apply", resource.api_version, subresource)
+    wanted = set(leaves(schema, config))
+    if live is None:
+        return with_owners(config, {owner: Holding(wanted, timestamp)})
+    owners = read_owners(live)
+    merged = _merged(schema, live, config)
+    changed, _ = differences(leaves(schema, live), leaves(schema, merged))
+    _settle_conflicts(owners, owner, changed, force)
+    before = owners.get(owner)
+    if before is not None:
+        held = set().union(*(holding.fields for other, holding in owners.items() if other != owner))
+        merged = _pruned(schema, merged, before.fields - wanted - held)
+    if before is None or before.fields != wanted:
+        owners[owner] = Holding(wanted, timestamp)
+    return with_owners(merged, owners)
+
+
+def _settle_conflicts(owners: Owners, owner: Owner, changed: set[Path], force: bool) -> None:
+    conflicts = [
+        (other, path)
+        for other, holding in owners.items()
+        if other != owner
+        for path in sorted(holding.fields & changed)
+    ]
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    for other, path in conflicts:
+        owners[other].fields.discard(path)
+
+
+def _conflict(conflicts: list[tuple[Owner, Path]]) -> ApiError:
+    causes = []
+    for other, path in conflicts:
+        kind = f' with subresource "{other.subresource}"' if other.subresource else ""
+        message = f'conflict with "{other.manager}"{kind} using {other.api_version}'
+        causes.append({"reason": "FieldManagerConflict", "message": message, "field": readable(path)})
+    if len(causes) == 1:
+        words = f"{causes[0]['message']}: {causes[0]['field']}"
+        error = Conflict(f"Apply failed with 1 conflict: {words}")
+    else:
+        words = "\n".join(f"{cause['message']}:\n- {cause['field']}" for cause in causes)
+        error = Conflict(f"Apply failed with {len(causes)} conflicts: {words}")
+    error.details = {"causes": causes}
+    return error
+
+
+def _merged(schema: Schema | None, live: Any, config: Any) -> Any:
+    if isinstance(config, dict) and isinstance(live, dict) and not is_atomic_map(schema):
+        result = dict(live)
+        for key, value in config.items():
+            result[key] = _merged(member(schema, key), live.get(key), value)
+        return result
+    if isinstance(config, list) and isinstance(live, list) and list_type(schema) in ("map", "set"):
+        return _merged_list(schema, live, config)
+    return config
+
+
+def _merged_list(schema: Schema | None, live: list[Any], config: list[Any]) -> list[Any]:
+    result = list(live)
+    at = {item_key(schema, item): index for index, item in enumerate(result)}
+    for item in config:
+        index = at.get(item_key(schema, item))
+        if index is None:
+            result.append(item)
+        else:
+            result[index] = _merged(items(schema), result[index], item)
+    return result
+
+
+def _pruned(schema: Schema | None, value: Any, gone: set[Path]) -> Any:
+    """The object without the leaves at the given paths, and without containers that this empties."""
+    if not gone:
+        return value
+    heads: dict[str, set[Path]] = {}
+    for path in gone:
+        heads.setdefault(path[0], set()).add(path[1:])
+    if isinstance(value, dict):
+        result = {}
+        for key, item in value.items():
+            below = heads.get(f"f:{key}")
+            if below is None:
+                result[key] = item
+            elif () not in below:
+                left = _pruned(member(schema, key), item, below)
+                if left not in ({}, []) or item in ({}, []):
+                    result[key] = left
+        return result
+    if isinstance(value, list):
+        kept = []
+        for item in value:
+            below = heads.get(item_key(schema, item))
+            if below is None:
+                kept.append(item)
+            elif () not in below:
+                kept.append(_pruned(items(schema), item, below))
+        return kept
+    return value
