@@ -39,6 +39,7 @@ from pykarpenter.core.packing_settings import PackingSettings, ShouldStop, never
 from pykarpenter.core.plans import ExistingPlacement, LaunchPlan, PlannedClaim
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
+from pykarpenter.core.topology.default_spread import DefaultSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,9 @@ class Decision:
         for row in rows:
             for pod in row.guarded:
                 keys |= selector_keys(wishes_of(pod.spec))
-        builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo)
+        constraints = self._settings.default_spread
+        default = DefaultSpread(constraints, self._snapshot.selectors) if constraints else None
+        builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo, default)
         batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys)
         for cls in batch.classes:
             self._engine.columns.add(cls.requests)

@@ -18,6 +18,7 @@ from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import Kind
 from pykarpenter.core.packing.rungs import Rung
 from pykarpenter.core.packing.templates import NODES, Template
+from pykarpenter.core.packing.topology import template_values
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.reasons import PoolRefusal, Refusal, Why
 from pykarpenter.core.requirements import Requirement, Requirements
@@ -194,14 +195,15 @@ class Explainer:
                 return PoolRefusal(template.name, Why.TOPOLOGY, message, tuple(removed))
         if rung.zonal:
             admitted, text = DomainPlacer(self._kernel, cls, rung).open_domains()
-            message = text or self._unreachable(kind, admitted)
+            message = text or self._unreachable(rung, kind, admitted)
         return PoolRefusal(template.name, Why.TOPOLOGY, message, tuple(removed))
 
-    def _unreachable(self, kind: Kind, admitted: Mapping[str, Mapping[str, int]]) -> str:
+    def _unreachable(self, rung: Rung, kind: Kind, admitted: Mapping[str, Mapping[str, int]]) -> str:
         parts = []
-        for key, domains in admitted.items():
-            offered = kind.domains(key, self._kernel.topology.values(key))
-            parts.append(f"{key} in {sorted(domains)} (the nodepool offers {sorted(offered)})")
+        for item in rung.zonal:
+            key = item.group.rule.key
+            offered = template_values(kind.template, key)
+            parts.append(f"{item.group.rule.describe()} leaves {sorted(admitted[key])} of {sorted(offered)}")
         return "no offering fits in the domains that topology rules leave: " + "; ".join(parts)
 
     # Existing nodes.

@@ -194,7 +194,7 @@ class Topology:
         if found is None:
             found = self._universe[key] = {}
             for template in self._templates:
-                for value in sorted(_template_values(template, key)):
+                for value in sorted(template_values(template, key)):
                     found.setdefault(value, []).append(template.taints)
         return found
 
@@ -259,7 +259,8 @@ class Topology:
                 group.add(domain, total)
 
 
-def _template_values(template: Template, key: str) -> set[str]:
+def template_values(template: Template, key: str) -> set[str]:
+    """The values of a key that machines of the template can have."""
     wanted = template.requirements.get_or_exists(key)
     found = {v for v in wanted.values if wanted.allows(v)} if not wanted.complement else set()
     column = template.table.type_keys.get(key)
