@@ -12,6 +12,7 @@ import msgspec
 
 from pykarpenter.api.meta import LabelSelector, LabelSelectorRequirement, OwnerReference
 from pykarpenter.api.pods import Pod, TopologySpreadConstraint
+from pykarpenter.api.workloads import ReplicaSet, StatefulSet
 from pykarpenter.core.snapshot import SelectorObjects
 
 
@@ -58,8 +59,11 @@ class DefaultSpread:
         return LabelSelector(match_labels=merged, match_expressions=expressions)
 
     def _workload(self, kind: str, key: str) -> list[LabelSelectorRequirement]:
-        found = {"ReplicaSet": self._objects.replica_sets, "StatefulSet": self._objects.stateful_sets}.get(kind, {})
-        workload = found.get(key)
+        workload: ReplicaSet | StatefulSet | None = None
+        if kind == "ReplicaSet":
+            workload = self._objects.replica_sets.get(key)
+        elif kind == "StatefulSet":
+            workload = self._objects.stateful_sets.get(key)
         selector = workload.spec.selector if workload is not None else None
         if selector is None:
             return []
