@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,9 +37,10 @@ from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import DisruptionClass
+from pykarpenter.core.disruption.engine import PackingSimulations
 from pykarpenter.core.disruption.prices import options_of, with_options
 from pykarpenter.core.disruption.settings import DisruptionSettings, Memory
-from pykarpenter.core.disruption.simulation import Answer, Question, SimulationError
+from pykarpenter.core.disruption.simulation import Answer, Question, Simulation, SimulationError
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.requirements import Requirements, requirement
@@ -66,6 +68,8 @@ def condition(kind: str, status: str = "True", reason: str = "", since: float = 
 
 class Fleet:
     """Everything a disruption decision reads, built step by step."""
+
+    engine = "plain"
 
     def __init__(self, now: float = NOON) -> None:
         self.now = now
@@ -285,8 +289,9 @@ class Fleet:
     def world(self, **gates: Any) -> World:
         return World(self.snapshot(), self.settings(**gates), self.memory)
 
-    def simulation(self) -> PlainSimulation:
-        return PlainSimulation(self.snapshot())
+    def simulation(self) -> Recorded:
+        """The engine that the test runs with: the plain reference or the fast one."""
+        return Recorded(ENGINES[self.engine](self.snapshot()))
 
 
 RULES = dataclasses.replace(labels.DEFAULT_RULES, well_known=labels.WELL_KNOWN | {RESERVATION})
@@ -302,10 +307,8 @@ class PlainSimulation:
     def __init__(self, snapshot: ClusterSnapshot, settings: PackingSettings | None = None) -> None:
         self.snapshot = snapshot
         self.settings = settings or PackingSettings(label_rules=RULES, reservation_id_label=RESERVATION)
-        self.asked: list[Question] = []
 
     def ask(self, question: Question) -> Answer:
-        self.asked.append(question)
         nodes = [
             dataclasses.replace(
                 view,
@@ -338,6 +341,25 @@ class PlainSimulation:
     def _choice(self, claim: Any) -> Any:
         types = {t.name: t for t in self.snapshot.instance_types[claim.node_pool]}
         return with_options(claim, options_of(claim, types, self.settings.label_rules)).choice
+
+
+class Recorded:
+    """A simulation that remembers what it was asked."""
+
+    def __init__(self, engine: Simulation) -> None:
+        self.engine = engine
+        self.asked: list[Question] = []
+
+    def ask(self, question: Question) -> Answer:
+        self.asked.append(question)
+        return self.engine.ask(question)
+
+
+def fast_engine(snapshot: ClusterSnapshot) -> Simulation:
+    return PackingSimulations(PackingSettings(label_rules=RULES, reservation_id_label=RESERVATION))(snapshot)
+
+
+ENGINES: dict[str, Callable[[ClusterSnapshot], Simulation]] = {"plain": PlainSimulation, "fast": fast_engine}
 
 
 def _tolerant(pod: Pod) -> Pod:

@@ -79,6 +79,7 @@ class Why(StrEnum):
     REPAIR_UNBOUNDED = "RepairNeedsDrainBound"
     REPAIR_BREAKER = "RepairBreaker"
     REPAIR_NO_POOL = "RepairNeedsNodePool"
+    REPAIR_DUE = "RepairDue"
     # Facts that changed between a decision and its execution.
     CHANGED = "ChangedSinceDecision"
 

@@ -22,8 +22,11 @@ class Blocker:
     price_found: float | None = None
 
     def text(self) -> str:
-        """The message as events carry it: first letter capitalised."""
-        return self.message[:1].upper() + self.message[1:]
+        """The message as events carry it: first letter capitalised, with the prices that were compared."""
+        text = self.message[:1].upper() + self.message[1:]
+        if self.price_now is None or self.price_found is None:
+            return text
+        return f"{text} (${self.price_now:.4f}/h now, ${self.price_found:.4f}/h at best)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,5 @@ class Notice:
     message: str
     warning: bool = False
     window_s: float = 120.0
-    # Only the Node, or only the NodeClaim, when an event speaks of one of them.
-    claim_only: bool = False
+    # The NodeClaim that gets the event as well.
     claim: str = ""

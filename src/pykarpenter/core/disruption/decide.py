@@ -6,9 +6,11 @@ A method that fails is reported and passed over; it never keeps the others from 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from pykarpenter.core.disruption import drift, emptiness, multi_node, repairs, single_node, static_pools
 from pykarpenter.core.disruption.allowance import pool_allowance, pool_nodes
+from pykarpenter.core.disruption.blockers import Notice
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import DisruptionPlan, Method, MethodRun, Reason
 from pykarpenter.core.disruption.settings import (
@@ -40,16 +42,24 @@ def decide(
 ) -> DisruptionPlan:
     """What to do now; `stamp` is the change stamp of the state the snapshot was made of."""
     runs: list[MethodRun] = []
+    seen: set[Notice] = set()
     for method in methods:
         if method is Method.REPAIR and not world.settings.node_repair:
             continue
         if method in _MEMOISED and world.memory.nothing_at.get(method) == stamp:
             continue
         run = run_method(world, simulation, method, deadlines)
-        runs.append(run)
+        runs.append(_without_repeats(run, seen))
         if run.commands:
             break
     return DisruptionPlan(tuple(runs), allowances(world))
+
+
+def _without_repeats(run: MethodRun, seen: set[Notice]) -> MethodRun:
+    """A machine that every method refuses for the same reason is told so once in a pass."""
+    fresh = [notice for notice in dict.fromkeys(run.notices) if notice not in seen]
+    seen.update(fresh)
+    return replace(run, notices=tuple(fresh))
 
 
 def run_method(world: World, simulation: Simulation, method: Method, deadlines: StopFactory = no_deadline) -> MethodRun:

@@ -32,14 +32,14 @@ def run(world: World) -> MethodRun:
 
 def empty_command(world: World, candidates: Sequence[Candidate]) -> Command:
     targets = tuple(candidate.target() for candidate in candidates)
-    prices = [candidate.price for candidate in candidates]
+    prices = [candidate.price for candidate in candidates if candidate.price is not None]
     return Command(
         id=command_id(Method.EMPTINESS, tuple(t.claim_uid for t in targets), world.now, world.snapshot.revision),
         method=Method.EMPTINESS,
         reason=Reason.EMPTY,
         decision=Decision.DELETE,
         targets=targets,
-        saving=sum(price for price in prices if price is not None),
+        saving=sum(prices) if prices else None,
     )
 
 

@@ -1,0 +1,111 @@
+"""`explain` gives the right blocker in ten prepared situations."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykarpenter.api import labels
+from pykarpenter.api.nodepool import Budget
+from pykarpenter.core.disruption.commands import Decision
+from pykarpenter.core.disruption.explain import explain_node, explain_pool
+from pykarpenter.core.disruption.settings import Memory
+from pykarpenter.core.disruption.stories import node_lines, node_values, pool_lines, pool_values
+from pykarpenter.core.reasons import Why
+from tests.support.fleet import NOON, Fleet, pod
+
+
+def base(**pool) -> Fleet:
+    fleet = Fleet()
+    fleet.type("s", cpu=2, price=0.5)
+    fleet.type("m", cpu=4, price=1.0)
+    fleet.pool(**({"budgets": ["100%"]} | pool))
+    return fleet
+
+
+def story(fleet: Fleet, name: str = "a", **gates):
+    world = fleet.world(**gates)
+    return explain_node(world, fleet.simulation(), world.by_name[name])
+
+
+def situation(pool=None, **node):
+    fleet = base(**(pool or {}))
+    fleet.node("a", **({"pods": [pod("x", cpu=1)]} | node))
+    return fleet
+
+
+PROTECTED = {labels.DO_NOT_DISRUPT: "true"}
+SITUATIONS = {
+    "pod do-not-disrupt": (situation(pods=[pod("x", annotations=PROTECTED)]), Why.POD_DO_NOT_DISRUPT),
+    "node do-not-disrupt": (situation(annotations=PROTECTED), Why.NODE_DO_NOT_DISRUPT),
+    "nominated": (situation(nominated_until=NOON + 10), Why.NOMINATED),
+    "not initialized": (situation(initialized=False), Why.NOT_INITIALIZED),
+    "budget zero": (situation({"budgets": ["0"]}), Why.BUDGET),
+    "inside consolidateAfter": (
+        situation({"after": "10m"}, consolidatable=False, last_pod_event=NOON - 60),
+        Why.WINDOW,
+    ),
+    "consolidation disabled": (situation({"after": "Never"}), Why.CONSOLIDATION_DISABLED),
+    "policy WhenEmpty": (situation({"policy": "WhenEmpty"}), Why.POLICY),
+    "not cheaper": (situation(pods=[pod("x", cpu=3)]), Why.NOT_CHEAPER),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_right_blocker(name):
+    """Users act on the first reason they are given."""
+    fleet, why = SITUATIONS[name]
+    found = story(fleet)
+    assert found.blocker is not None
+    assert found.blocker.why is why
+    assert any("stays:" in line for line in node_lines(found))
+
+
+def test_right_blocker_for_a_budget_of_a_pdb():
+    """With the names of both."""
+    fleet = situation(pods=[pod("x", match={"app": "web"})])
+    fleet.pdb("web", {"app": "web"}, allowed=0)
+    found = story(fleet)
+    assert found.blocker.why is Why.PDB
+    assert "    in the way: PodDisruptionBudget default/web" in node_lines(found)
+
+
+def test_node_that_will_go_says_so_with_its_price():
+    """The saving and where the pods go."""
+    found = story(situation())
+    assert found.blocker is None
+    assert found.next_command.decision is Decision.REPLACE
+    text = "\n".join(node_lines(found))
+    assert "next pass: Underutilized/replace: a (m/on-demand) -> s/on-demand" in text
+    assert "1 pod(s) to a new s for $0.5000/h" in text
+    assert node_values(found)["nextCommand"]["savingPerHour"] == 0.5
+
+
+def test_prices_that_were_compared_are_shown():
+    """`Can't replace` alone says nothing."""
+    found = story(situation(pods=[pod("x", cpu=3)]))
+    assert "stays: Can't replace with a cheaper node ($1.0000/h now, $1.0000/h at best)" in "\n".join(node_lines(found))
+
+
+def test_node_of_a_running_command_says_so():
+    """And nothing else."""
+    fleet = situation()
+    fleet.memory = Memory(in_flight=frozenset({"a"}))
+    assert story(fleet).blocker.why is Why.IN_FLIGHT
+
+
+def test_b4_pool_shows_how_its_budget_rounds():
+    """10 % of three nodes is one."""
+    fleet = base(budgets=["10%"])
+    for name in ("a", "b", "c"):
+        fleet.node(name, pods=[pod(name, cpu=4)])
+    found = explain_pool(fleet.world(), fleet.simulation(), "default")
+    assert "  Empty: 1 of 3 may be out, 0 are, 1 more may" in pool_lines(found)
+    assert pool_values(found)["allowances"][0]["allowed"] == 1
+
+
+def test_b1_pool_shows_the_budget_that_cannot_be_read():
+    """It stops everything, so it must be named."""
+    fleet = base(budgets=[Budget(nodes="5", schedule="@dailyx", duration="10m")])
+    fleet.node("a", pods=[pod("x")])
+    lines = "\n".join(pool_lines(explain_pool(fleet.world(), fleet.simulation(), "default")))
+    assert "unreadable budget, nothing is disrupted: spec.disruption.budgets[0].schedule" in lines
