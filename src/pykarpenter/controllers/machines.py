@@ -12,6 +12,7 @@ from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
 from pykarpenter.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from pykarpenter.controllers.nodeclaim.podevents import PodEvents
+from pykarpenter.controllers.nodeclaim.reboot import Reboots
 
 
 def machine_controllers(ctx: Context) -> list[Runnable]:
@@ -21,6 +22,7 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
         NodeClaimLifecycle(ctx),
         NodeTermination(ctx, evictions),
         evictions,
+        Reboots(ctx, evictions),
         NodeClaimDisruption(ctx),
         Expiration(ctx),
         GarbageCollection(ctx),

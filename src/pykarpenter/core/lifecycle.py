@@ -72,8 +72,9 @@ class Fact(StrEnum):
     RESOURCE_MISSING = "ResourceMissing"
     DRIVERS_MISSING = "DriversMissing"
     NODE_INITIALIZED = "NodeInitialized"
+    REBOOT_COMMITTED = "RebootCommitted"
     REBOOT_ISSUED = "RebootIssued"
-    REBOOT_SUCCEEDED = "RebootSucceeded"
+    REBOOT_ENDED = "RebootEnded"
     REBOOT_FAILED = "RebootFailed"
 
 
@@ -120,10 +121,10 @@ LIFECYCLE: Mapping[tuple[Phase, Fact], Step] = {
     (Phase.INITIALIZING, Fact.RESOURCE_MISSING): _unknown(Phase.INITIALIZING, INITIALIZED, "ResourceNotRegistered"),
     (Phase.INITIALIZING, Fact.DRIVERS_MISSING): _unknown(Phase.INITIALIZING, INITIALIZED, "DRADriverPoolsNotPublished"),
     (Phase.INITIALIZING, Fact.NODE_INITIALIZED): _true(Phase.READY, INITIALIZED),
-    (Phase.READY, Fact.REBOOT_ISSUED): _unknown(Phase.REBOOTING, INITIALIZED, "Rebooting"),
-    (Phase.INITIALIZING, Fact.REBOOT_ISSUED): _unknown(Phase.REBOOTING, INITIALIZED, "Rebooting"),
+    (Phase.READY, Fact.REBOOT_COMMITTED): Step(Phase.REBOOTING),
+    (Phase.INITIALIZING, Fact.REBOOT_COMMITTED): Step(Phase.REBOOTING),
     (Phase.REBOOTING, Fact.REBOOT_ISSUED): _unknown(Phase.REBOOTING, INITIALIZED, "Rebooting"),
-    (Phase.REBOOTING, Fact.REBOOT_SUCCEEDED): Step(Phase.INITIALIZING, REBOOTING, "False", "RebootSucceeded"),
+    (Phase.REBOOTING, Fact.REBOOT_ENDED): Step(Phase.INITIALIZING),
     (Phase.REBOOTING, Fact.REBOOT_FAILED): Step(Phase.GIVEN_UP, give_up="unhealthy"),
 }
 
