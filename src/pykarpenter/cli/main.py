@@ -10,6 +10,7 @@ import click
 # Command -> module that holds `command`; loading lazily keeps `--help` and small commands quick.
 COMMANDS: dict[str, str] = {
     "crds": "pykarpenter.cli.crds",
+    "kubelets": "pykarpenter.cli.kubelets",
     "version": "pykarpenter.cli.version",
 }
 
