@@ -23,10 +23,10 @@ _HOSTNAME = rule(
 
 
 def reserved_domain(domain: str, allowed: Sequence[str], value: str = "self") -> str:
-    """CEL: the key's domain, the text before `/`, does not end in `domain`, unless the key is one of `allowed`."""
+    """CEL: the key's domain, the text before `/`, is not `domain` or below it, unless the key is one of `allowed`."""
     listed = ", ".join(f"'{key}'" for key in allowed)
     dotted = domain.replace(".", "[.]")
-    return f"{value} in [{listed}] || !{value}.matches('^[^/]*{dotted}(/|$)')"
+    return f"{value} in [{listed}] || !{value}.matches('^([^/]*[.])?{dotted}(/|$)')"
 
 
 def domain_rule(domain: str, allowed: Sequence[str]) -> Schema:

@@ -42,9 +42,9 @@ class Consistency:
         if condition_status(claim.status.conditions, INITIALIZED) != "True":
             return None
         now = self._ctx.clock.monotonic()
-        due = self._checked.get(claim.uid, now - PERIOD_S) + PERIOD_S
-        if due > now:
-            return Result(requeue_after_s=due - now)
+        last = self._checked.get(claim.uid)
+        if last is not None and last + PERIOD_S > now:
+            return Result(requeue_after_s=last + PERIOD_S - now)
         nodes = nodes_of(self._ctx, claim)
         if len(nodes) != 1:
             return Result(requeue_after_s=PERIOD_S)
