@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.node.eviction import EvictionQueue
+from pykarpenter.controllers.node.legacy_repair import LegacyRepair
 from pykarpenter.controllers.node.termination import NodeTermination
 from pykarpenter.controllers.nodeclaim.consistency import Consistency
 from pykarpenter.controllers.nodeclaim.disruption import NodeClaimDisruption
 from pykarpenter.controllers.nodeclaim.expiration import Expiration
 from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
 from pykarpenter.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
+from pykarpenter.controllers.nodeclaim.interruption import Interruptions
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from pykarpenter.controllers.nodeclaim.podevents import PodEvents
 from pykarpenter.controllers.nodeclaim.reboot import Reboots
@@ -18,6 +20,9 @@ from pykarpenter.controllers.nodeclaim.reboot import Reboots
 def machine_controllers(ctx: Context) -> list[Runnable]:
     """Each works until it is cancelled; they share the eviction queue."""
     evictions = EvictionQueue(ctx)
+    gated: list[Runnable] = []
+    if ctx.settings.feature_gates.node_repair and ctx.settings.legacy_node_repair:
+        gated.append(LegacyRepair(ctx))
     return [
         NodeClaimLifecycle(ctx),
         NodeTermination(ctx, evictions),
@@ -30,4 +35,6 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
         PodEvents(ctx),
         ClaimHydration(ctx),
         NodeHydration(ctx),
+        Interruptions(ctx),
+        *gated,
     ]
