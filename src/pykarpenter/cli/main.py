@@ -11,6 +11,7 @@ import click
 COMMANDS: dict[str, str] = {
     "crds": "pykarpenter.cli.crds",
     "kubelets": "pykarpenter.cli.kubelets",
+    "plan": "pykarpenter.cli.plan",
     "version": "pykarpenter.cli.version",
 }
 

@@ -1,0 +1,126 @@
+"""`pykarpenter plan`: which machines pending pods would get, from manifests alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from pykarpenter.api.manifests import ManifestError
+from pykarpenter.api.timestamps import parse_timestamp
+from pykarpenter.cli.inputs import documents
+from pykarpenter.cli.plan_output import as_json, as_table, as_yaml
+from pykarpenter.cloud.catalog import RESERVATION_ID, Catalog, CatalogError, parse_entries, read_catalog
+from pykarpenter.cloud.provider import ProviderTraits
+from pykarpenter.core.packing import PackingEngine
+from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
+from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.runtime.settings import BadSettings, load_settings
+from pykarpenter.state.manifests import ManifestCluster, gather
+
+# Flags of Karpenter's settings that change where pods go.
+_SETTING_FLAGS = {
+    "preference-policy": "Respect or Ignore preferences of pods.",
+    "min-values-policy": "Strict or BestEffort minValues.",
+    "ignore-dra-requests": "true leaves pods with resource claims alone.",
+    "feature-gates": "Name=bool pairs, comma-separated.",
+    "scheduler-config": "YAML or JSON with podTopologySpread.defaultConstraints.",
+    "packing-effort": "off, normal or thorough search for cheaper plans.",
+    "cross-pool-cost": "true lets a cheaper pool win over a heavier one.",
+}
+
+LEFT_OUT = 2
+BAD_INPUT = 1
+
+
+def _settings(function: Callable[..., Any]) -> Callable[..., Any]:
+    for name, text in reversed(_SETTING_FLAGS.items()):
+        function = click.option(f"--{name}", name.replace("-", "_"), default=None, help=text)(function)
+    return function
+
+
+@click.command("plan")
+@click.option("-f", "--filename", "sources", multiple=True, required=True, help="Manifest file or folder; - is stdin.")
+@click.option("--catalog", default="kwok", show_default=True, help="Instance types: kwok, demo or a JSON file.")
+@click.option("--deadline", type=click.FloatRange(min=0), default=None, help="Stop after this many seconds.")
+@click.option("--strict", is_flag=True, help="Refuse kinds that this command does not read.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
+@_settings
+def command(
+    sources: tuple[str, ...], catalog: str, deadline: float | None, strict: bool, output: str, **flags: str | None
+) -> int:
+    """Show which machines the pods of some manifests would get, and why some would get none.
+
+    Exit status: 0 when every pod has a place, 2 when some are left out, 1 on bad input.
+    """
+    try:
+        snapshot, settings = _read(sources, catalog, strict, {k: v for k, v in flags.items() if v is not None})
+    except (ManifestError, CatalogError, BadSettings) as error:
+        click.echo(str(error), err=True)
+        return BAD_INPUT
+    started = time.perf_counter()
+    plan = PackingEngine().pack(snapshot, settings, _watchdog(started, deadline))
+    seconds = time.perf_counter() - started
+    click.echo(_shown(plan, snapshot, seconds, output))
+    return LEFT_OUT if plan.unschedulable or plan.ignored or plan.deferred else 0
+
+
+def _read(
+    sources: tuple[str, ...], catalog: str, strict: bool, flags: dict[str, str]
+) -> tuple[ClusterSnapshot, PackingSettings]:
+    loaded, warnings = load_settings({k.replace("_", "-"): v for k, v in flags.items()}, os.environ)
+    cluster = gather(documents(sources), strict)
+    types = _recorded_types(cluster) or read_catalog(catalog)
+    rules = types.label_rules
+    traits = ProviderTraits("plan", (), label_rules=rules, reservation_id_label=RESERVATION_ID)
+    # Pools of any class are planned for: the catalogue stands in for whatever cloud they belong to.
+    settings = replace(loaded.packing(traits), managed_class_kinds=None)
+    snapshot = cluster.snapshot(types.types, _now(cluster), rules)
+    for line in [*warnings, *types.warnings, *dict.fromkeys(cluster.warnings)]:
+        click.echo(f"warning: {line}", err=True)
+    if cluster.skipped:
+        listed = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.skipped.items()))
+        click.echo(f"skipped: {listed}", err=True)
+    return snapshot, settings
+
+
+def _recorded_types(cluster: ManifestCluster) -> Catalog | None:
+    recording = cluster.recording or {}
+    entries = recording.get("instanceTypes")
+    return parse_entries(entries, "snapshot") if isinstance(entries, list) else None
+
+
+def _now(cluster: ManifestCluster) -> float:
+    recorded = (cluster.recording or {}).get("time")
+    if isinstance(recorded, int | float):
+        return float(recorded)
+    return parse_timestamp(recorded) if isinstance(recorded, str) else time.time()
+
+
+def _watchdog(started: float, deadline: float | None) -> ShouldStop:
+    """Stops at the deadline, and tells those who wait longer than a second that work goes on."""
+    shown = 0
+
+    def should_stop() -> bool:
+        nonlocal shown
+        elapsed = time.perf_counter() - started
+        if elapsed >= shown + 1:
+            shown = int(elapsed)
+            sys.stderr.write(f"planning: {shown} s\n")
+        return deadline is not None and elapsed >= deadline
+
+    return should_stop
+
+
+def _shown(plan: LaunchPlan, snapshot: ClusterSnapshot, seconds: float, output: str) -> str:
+    if output == "json":
+        return as_json(plan, seconds)
+    if output == "yaml":
+        return as_yaml(plan, seconds).rstrip("\n")
+    return as_table(plan, snapshot, seconds)

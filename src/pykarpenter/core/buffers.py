@@ -1,0 +1,74 @@
+"""Capacity buffers: how many virtual pods a buffer stands for, and what they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from pykarpenter.api import labels
+from pykarpenter.api.extras import CapacityBuffer
+from pykarpenter.api.meta import Condition, ObjectMeta
+from pykarpenter.api.pods import Pod, PodStatus, PodTemplateSpec
+from pykarpenter.api.quantity import available
+from pykarpenter.core.resources import spec_requests
+
+_LOWEST_PRIORITY = -(2**31)
+# A buffer bounded by nothing but limits that its pods do not touch must not run away.
+_MAX_REPLICAS = 10_000
+
+
+def buffer_replicas(buffer: CapacityBuffer, template: PodTemplateSpec, current: int | None) -> int:
+    """The larger of `replicas` and the percentage of the workload, capped by `limits`; limits alone otherwise."""
+    spec = buffer.spec
+    wanted: list[int] = [spec.replicas] if spec.replicas is not None else []
+    if spec.percentage is not None and current is not None:
+        share = -(-spec.percentage * current // 100)
+        wanted.append(max(share, 1) if spec.percentage > 0 else 0)
+    allowed = _allowed(buffer, template)
+    if not wanted:
+        return allowed if allowed is not None else 0
+    number = max(wanted)
+    return max(0, number if allowed is None else min(number, allowed))
+
+
+def _allowed(buffer: CapacityBuffer, template: PodTemplateSpec) -> int | None:
+    if not buffer.spec.limits:
+        return None
+    requests = spec_requests(template.spec)
+    limits = available(buffer.spec.limits)
+    counts = [limit // requests[name] for name, limit in limits.items() if requests.get(name, 0) > 0]
+    return min(counts, default=_MAX_REPLICAS)
+
+
+def virtual_pods(buffer: CapacityBuffer, template: PodTemplateSpec, replicas: int) -> tuple[Pod, ...]:
+    """The pods that a buffer keeps room for: the template's, without node, claims and volumes of their own."""
+    kept = [v for v in template.spec.volumes if v.persistent_volume_claim is None and v.ephemeral is None]
+    spec = msgspec.structs.replace(template.spec, node_name="", volumes=kept, priority=_LOWEST_PRIORITY)
+    annotations: Mapping[str, str] = {
+        **template.metadata.annotations,
+        labels.CAPACITY_BUFFER_FAKE_POD: "true",
+        labels.CAPACITY_BUFFER_NAME: buffer.name,
+        labels.CAPACITY_BUFFER_NAMESPACE: buffer.namespace,
+    }
+    status = PodStatus(
+        phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="Unschedulable")]
+    )
+    return tuple(
+        Pod(
+            metadata=ObjectMeta(
+                name=f"capacity-buffer-{buffer.name}-{index}",
+                namespace=buffer.namespace,
+                uid=f"{buffer.uid}-{index}",
+                labels=template.metadata.labels,
+                annotations=dict(annotations),
+            ),
+            spec=spec,
+            status=status,
+        )
+        for index in range(1, replicas + 1)
+    )
+
+
+def is_virtual(pod: Pod) -> bool:
+    return pod.metadata.annotations.get(labels.CAPACITY_BUFFER_FAKE_POD) == "true"
