@@ -23,6 +23,7 @@ from pykarpenter.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from pykarpenter.kube.observer import IGNORE_KUBE, KubeObserver
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.logs import get_logger
+from pykarpenter.runtime.waiting import wait_first_done
 
 # design.md §8.6, the defaults of other controllers too.
 LEASE_DURATION_S = 15
@@ -85,7 +86,7 @@ class LeaderElector:
         renewal = loop.create_task(self._renew_until_lost(), name="leader-renewal")
         lost = False
         try:
-            await _first_of(work, renewal)
+            await wait_first_done(work, renewal)
             lost = renewal.done()
         finally:
             if lost:
@@ -222,19 +223,6 @@ class LeaderElector:
 
 async def _awaited(start: Callable[[], Awaitable[None]]) -> None:
     await start()
-
-
-async def _first_of(*tasks: asyncio.Task[None]) -> None:
-    """Until one of the tasks is done; none is cancelled."""
-    done = asyncio.get_running_loop().create_future()
-
-    def finish(_: asyncio.Task[None]) -> None:
-        if not done.done():
-            done.set_result(None)
-
-    for task in tasks:
-        task.add_done_callback(finish)
-    await done
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

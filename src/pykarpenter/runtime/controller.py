@@ -16,7 +16,7 @@ from pykarpenter.kube.errors import ApiError, Conflict
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.limits import ExponentialBackoff
 from pykarpenter.runtime.logs import Logger, get_logger
-from pykarpenter.runtime.observer import IGNORE_WORK, WorkObserver
+from pykarpenter.runtime.observer import WorkObserver, current_observer
 from pykarpenter.runtime.queue import QueueShutDown, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -47,14 +47,14 @@ class Controller(Generic[K]):
         clock: Clock,
         workers: int = 10,
         backoff: tuple[float, float] = (1.0, 60.0),
-        observer: WorkObserver = IGNORE_WORK,
+        observer: WorkObserver | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._clock = clock
         self._workers = max(1, workers)
-        self._observer = observer
-        self.queue: WorkQueue[K] = WorkQueue(clock=clock, name=name, backoff=backoff, observer=observer)
+        self._observer = observer or current_observer()
+        self.queue: WorkQueue[K] = WorkQueue(clock=clock, name=name, backoff=backoff, observer=self._observer)
         self._active: dict[K, asyncio.Task[None]] = {}
         self._log = get_logger(controller=name)
 
@@ -129,13 +129,13 @@ class Loop:
         *,
         clock: Clock,
         backoff: tuple[float, float] = (1.0, 60.0),
-        observer: WorkObserver = IGNORE_WORK,
+        observer: WorkObserver | None = None,
     ) -> None:
         self.name = name
         self._step = step
         self._clock = clock
         self._backoff = ExponentialBackoff(*backoff)
-        self._observer = observer
+        self._observer = observer or current_observer()
         self._woken = asyncio.Event()
         self._log = get_logger(controller=name)
 

@@ -80,26 +80,53 @@ class Sink:
     """Writes lines to every path of a comma-separated list (`stdout`, `stderr`, files); a failing one is reported."""
 
     def __init__(self, paths: str, error_paths: str = "stderr") -> None:
-        self._targets = [_open(path) for path in _split(paths)]
-        self._error_targets = [_open(path) for path in _split(error_paths)]
+        self._files: list[IO[bytes]] = []
+        self._targets = [self._open(path) for path in _split(paths)]
+        self._error_targets = [self._open(path) for path in _split(error_paths)]
 
     def write(self, line: str) -> None:
-        for target in self._targets:
+        for write in self._targets:
             try:
-                stream = target()
-                stream.write(line)
-                stream.flush()
+                write(line)
             except (OSError, ValueError) as error:
                 self._complain(error)
 
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
     def _complain(self, error: Exception) -> None:
-        for target in self._error_targets:
+        for write in self._error_targets:
             try:
-                stream = target()
-                stream.write(f"write error: {error}\n")
-                stream.flush()
+                write(f"write error: {error}\n")
             except (OSError, ValueError):
                 continue
+
+    def _open(self, path: str) -> Callable[[str], object]:
+        # The standard streams are looked up at each write: tests and services replace them.
+        if path == "stdout":
+            return lambda line: _to_stream(sys.stdout, line)
+        if path == "stderr":
+            return lambda line: _to_stream(sys.stderr, line)
+        # Unbuffered: a line is on its way when `write` returns, or an error says why not.
+        file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - closed with the sink
+        self._files.append(file)
+        return lambda line: file.write(line.encode())
+
+
+def _to_stream(stream: IO[str], line: str) -> None:
+    stream.write(line)
+    stream.flush()
+
+
+_sink: Sink | None = None
+
+
+def _use(sink: Sink | None) -> None:
+    global _sink
+    if _sink is not None:
+        _sink.close()
+    _sink = sink
 
 
 def configure(
@@ -114,7 +141,12 @@ def configure(
     """Set up logging for the process; `write` takes the finished lines instead of the output paths."""
     clock = clock or SystemClock()
     threshold = LEVELS[level]
-    sink = write or Sink(output_paths, error_output_paths).write
+    _use(None)
+    if write is None:
+        sink = Sink(output_paths, error_output_paths)
+        _use(sink)
+        write = sink.write
+    line_writer = write
     structlog.configure(
         processors=[
             Sampler(clock),
@@ -123,13 +155,14 @@ def configure(
             _Renderer(clock, commit, with_caller=threshold <= LEVELS["debug"]),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=lambda *_: _LineLogger(sink),
+        logger_factory=lambda *_: _LineLogger(line_writer),
         cache_logger_on_first_use=False,
     )
 
 
 def silence() -> None:
     """Write nothing: the state before `configure`, so that libraries and tests stay quiet."""
+    _use(None)
     structlog.configure(
         processors=[_drop],
         wrapper_class=structlog.make_filtering_bound_logger(50),
@@ -193,7 +226,7 @@ def _plain_attributes(error: BaseException) -> Mapping[str, Any]:
     return facts
 
 
-_OWN_FRAMES = re.compile(r"[/\\](structlog|runtime)[/\\](?!controller|health|offload)")
+_OWN_FRAMES = re.compile(r"[/\\](structlog[/\\]|pykarpenter[/\\]runtime[/\\]logs\.py$)")
 
 
 def _caller() -> str:
@@ -210,16 +243,6 @@ def _drop(_: Any, __: str, fields: Fields) -> Fields:
 
 def _split(paths: str) -> Sequence[str]:
     return [path.strip() for path in paths.split(",") if path.strip()]
-
-
-def _open(path: str) -> Callable[[], IO[str]]:
-    # The standard streams are looked up at each write: tests and services replace them.
-    if path == "stdout":
-        return lambda: sys.stdout
-    if path == "stderr":
-        return lambda: sys.stderr
-    stream = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - open for the life of the process
-    return lambda: stream
 
 
 silence()

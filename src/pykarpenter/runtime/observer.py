@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 
@@ -26,7 +29,9 @@ class WorkObserver(Protocol):
         """An error that nobody expected: a defect of ours, isolated to one object."""
         ...
 
-    def work_unfinished(self, name: str, total_s: float, longest_s: float) -> None: ...
+    def queue_created(self, name: str, unfinished: Callable[[], tuple[float, float]]) -> None:
+        """`unfinished` answers, from any thread, how long keys at work have taken: the sum and the longest."""
+        ...
 
 
 class IgnoreWork:
@@ -53,8 +58,25 @@ class IgnoreWork:
     def work_panicked(self, name: str) -> None:
         pass
 
-    def work_unfinished(self, name: str, total_s: float, longest_s: float) -> None:
+    def queue_created(self, name: str, unfinished: Callable[[], tuple[float, float]]) -> None:
         pass
 
 
 IGNORE_WORK = IgnoreWork()
+
+_CURRENT: ContextVar[WorkObserver] = ContextVar("work_observer", default=IGNORE_WORK)
+
+
+def current_observer() -> WorkObserver:
+    """The listener of controllers that are made without one of their own."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def observing(observer: WorkObserver) -> Iterator[None]:
+    """Controllers and queues made inside the block report to `observer`: each program in a process has its own."""
+    token = _CURRENT.set(observer)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

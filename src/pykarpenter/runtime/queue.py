@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.limits import ExponentialBackoff, TokenBucket
-from pykarpenter.runtime.observer import IGNORE_WORK, WorkObserver
+from pykarpenter.runtime.observer import WorkObserver, current_observer
 
 K = TypeVar("K", bound=Hashable)
 
@@ -30,19 +30,20 @@ class WorkQueue(Generic[K]):
         name: str = "",
         backoff: tuple[float, float] = (1.0, 60.0),
         limiter: TokenBucket | None = None,
-        observer: WorkObserver = IGNORE_WORK,
+        observer: WorkObserver | None = None,
     ) -> None:
         self._clock = clock
         self._name = name
         self._backoff = ExponentialBackoff(*backoff)
         self._limiter = limiter
-        self._observer = observer
+        self._observer = observer or current_observer()
         self._line: deque[K] = deque()
         self._waiting: dict[K, float] = {}
         self._processing: dict[K, float] = {}
         self._delayed: dict[K, asyncio.TimerHandle] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
+        self._observer.queue_created(name, self.unfinished)
 
     def __len__(self) -> int:
         return len(self._line)
@@ -135,7 +136,7 @@ class WorkQueue(Generic[K]):
     def unfinished(self) -> tuple[float, float]:
         """Seconds spent so far on keys at work: the sum and the longest."""
         now = self._clock.monotonic()
-        spent = [now - since for since in self._processing.values()]
+        spent = [now - since for since in list(self._processing.values())]
         return sum(spent), max(spent, default=0.0)
 
     def _append(self, key: K) -> None:
