@@ -9,6 +9,7 @@ import pytest
 
 from pykarpenter.api import kinds
 from pykarpenter.api.crds import crds as manifests
+from tests.crds.bad_pools import REFUSED, bad_pool
 from tests.crds.cases import BASES, Case, all_cases, edited
 
 from .cluster import Cluster
@@ -71,3 +72,10 @@ def test_api_server_fills_in_the_defaults(cluster: Cluster, crds: None) -> None:
     assert [(c["type"], c["status"], c["reason"]) for c in node_class["status"]["conditions"]] == [
         ("Ready", "True", "Ready")
     ]
+
+
+def test_b2_b3_b5_b7_b10_b12_bad_pools_are_refused_at_admission(cluster: Cluster, crds: None) -> None:
+    """The same objects and the same field paths as on the in-process store."""
+    path = KINDS["nodepools"].path()
+    named = [(row, refused_fields(cluster.admin.request("POST", path, bad_pool(fields)))) for row, fields, _ in REFUSED]
+    assert [row for (row, fields), (_, _, field) in zip(named, REFUSED, strict=True) if field not in fields] == []

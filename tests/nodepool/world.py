@@ -10,7 +10,6 @@ from pykarpenter.api.crds import crds
 from pykarpenter.api.meta import Condition, find_condition
 from pykarpenter.api.nodepool import NodePool
 from pykarpenter.controllers.nodepool import nodepool_controllers
-from pykarpenter.kube.errors import Invalid
 from pykarpenter.runtime.virtual_loop import run_virtual
 from tests.machines.world import CLASS_REF, World
 
@@ -34,14 +33,6 @@ class PoolWorld(World):
         spec = {"template": {"metadata": {"labels": labels or {}}, "spec": template}, **fields}
         body = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}
         return await self.api.create(kinds.NODE_POOL, body)
-
-    async def refusal(self, **fields: Any) -> list[str]:
-        """The fields for which the API refuses a pool."""
-        try:
-            await self.pool(**fields)
-        except Invalid as error:
-            return [cause["field"] for cause in error.details["causes"]]
-        return []
 
     async def seen(self, name: str = "p") -> NodePool:
         return await self.api.get(kinds.NODE_POOL, name)
