@@ -228,7 +228,6 @@ def test_overlays_are_checked_alike():
     assert found == [
         "spec.requirements[0].key",
         "spec.capacity.example.com/x",
-        "spec.priceAdjustment",
         "spec.price",
         "spec.capacity.cpu",
     ]

@@ -281,7 +281,9 @@ def node_pool_cases(table: Table) -> None:
     hundred = {f"l{number}": "x" for number in range(100)}
     table.text(plural, labels, "maxProperties", hundred, hundred | {"more": "x"})
     table.text(plural, labels, "rule matches", {"karpenter.sh/capacity-type": "spot"}, {"karpenter.sh/own": "x"})
-    table.text(plural, labels, "rule nodepool", {"example.com/nodepool": "x"}, {"karpenter.sh/nodepool": "x"})
+    table.text(
+        plural, labels, "rule !('karpenter.sh/nodepool'", {"example.com/nodepool": "x"}, {"karpenter.sh/nodepool": "x"}
+    )
     table.text(plural, labels, "rule hostname", {"kubernetes.io/arch": "x"}, {"kubernetes.io/hostname": "x"})
     quantity_cases(table, plural, "spec.limits")
     table.text(plural, "spec.weight", "minimum", 1, 0)

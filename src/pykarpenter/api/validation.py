@@ -75,10 +75,6 @@ def validate_node_overlay(overlay: NodeOverlay, rules: LabelRules = labels.DEFAU
         *requirements(spec.requirements, "spec.requirements", rules, in_pool=False),
         *quantities(spec.capacity, "spec.capacity"),
     ]
-    if spec.price is not None and spec.price_adjustment is not None:
-        found.append(
-            Problem("spec.priceAdjustment", spec.price_adjustment, "excludes price; remove one of the two fields")
-        )
     for name, value, pattern in (
         ("price", spec.price, patterns.PRICE),
         ("priceAdjustment", spec.price_adjustment, patterns.PRICE_ADJUSTMENT),

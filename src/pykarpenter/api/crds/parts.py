@@ -154,7 +154,8 @@ def claim_fields(*, keys: Sequence[Schema], fixed_kind: bool) -> dict[str, Schem
 def template_metadata() -> Schema:
     rules = [
         rule(
-            f"self.all(key, {reserved_domain(labels.GROUP, [labels.CAPACITY_TYPE], 'key')})",
+            # The pool's own label has a rule of its own below, with a better remedy.
+            f"self.all(key, {reserved_domain(labels.GROUP, [labels.CAPACITY_TYPE, labels.NODEPOOL], 'key')})",
             f"labels of the domain {labels.GROUP} are reserved; allowed is: {labels.CAPACITY_TYPE}",
         ),
         rule(

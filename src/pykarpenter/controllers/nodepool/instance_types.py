@@ -7,6 +7,7 @@ from pykarpenter.cloud.errors import CloudError
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.nodepool.pools import PoolController
 from pykarpenter.core import pool_conditions
+from pykarpenter.core.conditions import FALSE
 from pykarpenter.kube.contract import Json
 from pykarpenter.runtime.controller import Result
 
@@ -29,12 +30,15 @@ class PoolInstanceTypes(PoolController):
             super().pool_changed(change)
 
     async def reconcile(self, pool: NodePool) -> Result | None:
+        rules = self.ctx.provider.traits.label_rules
+        if pool_conditions.validation(pool, rules)[0].status == FALSE:
+            # What cannot be read cannot be searched for; the validation's own condition says so.
+            return None
         try:
             types = await self.ctx.provider.instance_types(pool)
         except CloudError:
             # Unknown is not the same as none: the condition stays as it is.
             return Result(requeue_after_s=INTERVAL_S)
-        rules = self.ctx.provider.traits.label_rules
 
         def decide(current: NodePool) -> Json:
             if current.metadata.generation != pool.metadata.generation:

@@ -1,0 +1,1 @@
+"""The checks of `pykarpenter validate`: schema, runtime rules, references and advice, all offline."""
