@@ -153,9 +153,8 @@ def requirement_cases(table: Table, plural: str, prefix: str) -> None:
 
     key("pattern", "example.com/Team_1", "not a name")
     key("maxLength", "k" * 316, "k" * 317)
-    key(
-        "rule [.]sh(/|$)" if overlay else "rule '^[^/]*karpenter[.]sh", "karpenter.sh/capacity-type", "karpenter.sh/own"
-    )
+    key("rule ?karpenter[.]sh", "karpenter.sh/capacity-type", "karpenter.sh/own")
+    key("rule ?karpenter[.]sh", "pykarpenter.sh/own", "sub.karpenter.sh/own")
     key("rule hostname", "kubernetes.io/arch", "kubernetes.io/hostname")
     if not overlay:
         key("rule kwok", "karpenter.kwok.sh/instance-cpu", "karpenter.kwok.sh/own")
@@ -178,10 +177,9 @@ def requirement_cases(table: Table, plural: str, prefix: str) -> None:
     table.text(plural, path, "maxItems", hundred, [*hundred, need("Exists")], field=path)
     table.add(plural, prefix, "required requirements", path, [], MISSING, field=path)
     if pool:
-        key("rule '^[^/]*karpenter[.]sh", "karpenter.sh/capacity-type", "karpenter.sh/nodepool")
+        key("rule ?karpenter[.]sh", "karpenter.sh/capacity-type", "karpenter.sh/nodepool")
     else:
-        facet = "rule [.]sh(/|$)" if overlay else "rule '^[^/]*karpenter[.]sh"
-        key(facet, "karpenter.sh/nodepool", "sub.karpenter.sh/nodepool")
+        key("rule ?karpenter[.]sh", "karpenter.sh/nodepool", "karpenter.sh/registered")
 
 
 def claim_cases(table: Table, plural: str, prefix: str) -> None:
