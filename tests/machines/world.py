@@ -20,6 +20,7 @@ from pykarpenter.kube.errors import NotFound
 from pykarpenter.kube.reflector import Reflector
 from pykarpenter.providers.kwok.kubelet import KubeletOptions, Kubelets
 from pykarpenter.providers.kwok.provider import KwokProvider
+from pykarpenter.runtime.metric_catalog import CATALOG
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.api import StoreApi
@@ -84,19 +85,24 @@ class Recorded:
         self.events.append((target.kind, target.name, reason, message))
 
     def count(self, name: str, labels: dict[str, str], amount: float = 1.0) -> None:
+        _check_metric(name, labels)
         self.counts.append((name, labels))
 
     def gauge(self, name: str, labels: dict[str, str], value: float) -> None:
-        pass
+        _check_metric(name, labels)
 
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
-        pass
+        _check_metric(name, labels)
 
     def reasons(self, kind: str = "") -> list[str]:
         return [reason for target, _, reason, _ in self.events if not kind or target == kind]
 
     def counted(self, name: str, **wanted: str) -> int:
         return sum(1 for n, found in self.counts if n == name and wanted.items() <= found.items())
+
+
+def _check_metric(name: str, labels: dict[str, str]) -> None:
+    assert set(labels) <= set(CATALOG[name].labels), (name, labels)
 
 
 class World:

@@ -237,6 +237,9 @@ OWN = (
     _gauge("pykarpenter_orphan_instances", "", "Instances without a NodeClaim"),
     _counter("pykarpenter_absence_unconfirmed_total", "", "Absences that a second look did not confirm"),
     _counter("pykarpenter_identity_conflicts_total", "kind", "Objects that claim the same identity"),
+    _counter("pykarpenter_foreign_skipped_total", "what", "Messages about machines that are not ours, left alone"),
+    _gauge("pykarpenter_degraded", "what", "1 while something the program reads from cannot be reached"),
+    _counter("karpenter_interruption_received_messages_total", "message_type", "Announced interruptions acted upon"),
 )
 
 _CONDITION_BUCKETS = doubling(0.5, 8192)
