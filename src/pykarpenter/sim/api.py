@@ -203,7 +203,7 @@ class StoreApi:
                 send_initial_events,
             ),
         )
-        bell = _Bell(timeout_s)
+        bell = WatchBell(timeout_s)
         watch.on_ready = bell.ring
         try:
             bookmark_due = False
@@ -238,7 +238,7 @@ def _typed(raw: RawEvent, kind: Kind[T]) -> WatchEvent[T]:
     return WatchEvent(raw.type, str(raw.rv), found, raw.initial_events_end)
 
 
-class _Bell:
+class WatchBell:
     """Wakes a waiting watch: rung by the store, by the bookmark timer or by the end of the watch."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -258,6 +258,11 @@ class _Bell:
 
     def is_over(self) -> bool:
         return self._ends_at is not None and self._loop.time() >= self._ends_at
+
+    def end(self) -> None:
+        """Makes the watch over at once."""
+        self._ends_at = self._loop.time()
+        self.ring()
 
     async def wait(self) -> bool:
         """True when there is something to read (or the watch is over), False when a bookmark is due."""
