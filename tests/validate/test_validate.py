@@ -156,3 +156,13 @@ def test_timestamps_stay_text():
     """An export of a live object has times that YAML would turn into something else."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, creationTimestamp: 2026-01-01T00:00:00Z}\n"
     assert validate("-", text=text) == (0, ["1 object checked: no problems"])
+
+
+def test_without_the_rule_engine_the_rest_is_checked_and_it_says_so(monkeypatch):
+    """The engine comes with an extra; runtime validation finds most of the same mistakes."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    arguments = ["validate", str(HERE / "broken" / "03-requirements.yaml")]
+    result = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    assert result.return_value == 1
+    assert "install pykarpenter[embedded]" in result.stderr
+    assert "requirements[1].values" in result.stdout and "requirements[3].values" in result.stdout

@@ -12,6 +12,7 @@ from pykarpenter.api.validation import ERROR
 from pykarpenter.cli.manifests import read_manifests
 from pykarpenter.cli.validation.checks import Finding, Validator
 from pykarpenter.cli.validation.fields import ABSENT
+from pykarpenter.cli.validation.schemas import can_check_rules
 from pykarpenter.cloud.catalog import CatalogError, read_catalog
 
 # Longer values are cut in text; JSON has them whole.
@@ -31,6 +32,8 @@ def command(files: tuple[str, ...], provider: str, catalog: str | None, strict: 
         types = read_catalog(catalog) if catalog else None
     except CatalogError as error:
         raise click.BadParameter(str(error), param_hint="--catalog") from None
+    if not can_check_rules():
+        click.echo("CEL rules are not checked: install pykarpenter[embedded]", err=True)
     documents, unreadable = read_manifests(files)
     findings = Validator(provider, types).validate(documents, unreadable)
     failures = sum(finding.problem.severity == ERROR for finding in findings)

@@ -7,6 +7,7 @@ wrong field does not keep the rules from being tried on the rest.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -35,6 +36,11 @@ _REMEDIES = {
 _WRONG_TYPE = re.compile(r'must be of type (\S+): "(\S+)"$')
 
 
+def can_check_rules() -> bool:
+    """Whether the CEL engine is installed; it comes with the extra `embedded`."""
+    return importlib.util.find_spec("cel_expr_python") is not None
+
+
 class ObjectSchema:
     """The schema of one kind."""
 
@@ -52,6 +58,8 @@ class ObjectSchema:
         return shaped, problems
 
     def _rule_violations(self, shaped: dict[str, Any]) -> Iterator[FieldError]:
+        if not can_check_rules():
+            return
         for error in self._custom.rules.violations(shaped, None, ""):
             # A rule that trips over a value of the wrong shape says nothing that the shape's error does not.
             if "evaluating rule" not in error.message:
