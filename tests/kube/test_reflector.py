@@ -301,3 +301,21 @@ def test_indexes_follow_every_change():
     assert cache.index("node", "n1") == []
     cache.add_index("name", lambda p: [p.name])
     assert [p.name for p in cache.index("name", "b")] == ["b"]
+
+
+def test_f48_a_burst_of_events_lets_others_run_in_between():
+    """Ten thousand buffered changes handled in one go would hold up the lease."""
+    ran_after = []
+
+    async def main():
+        api = script([Page([], "7")], [[*(added(pod(f"p{n:05d}", str(n + 8))) for n in range(1000)), FOREVER]])
+        cache = Cache()
+        reflector = Reflector(api, POD, cache, clock=running_clock())
+        running = asyncio.create_task(reflector.run())
+        while len(cache) < 1000:
+            await asyncio.sleep(0)
+            ran_after.append(len(cache))
+        running.cancel()
+
+    run_virtual(main())
+    assert max(b - a for a, b in itertools.pairwise(ran_after)) <= 200

@@ -34,8 +34,8 @@ INACTIVITY_S = 75.0
 # Between 5 and 10 minutes, as other clients ask: long enough to be cheap, short enough to rebalance.
 WATCH_TIMEOUT_S = 300.0
 _BACKOFF_S = (0.8, 30.0)
-# Handlers run on the loop: after this many changes of a list others get a turn.
-_CHUNK = 500
+# Handlers run on the loop: after this many changes others get a turn.
+_CHUNK = 200
 
 
 class Reflector(Generic[T]):
@@ -171,8 +171,13 @@ class Reflector(Generic[T]):
             guard = await stack.enter_async_context(InactivityTimeout(self._inactivity_s))
             if isinstance(stream, AsyncGenerator):
                 await stack.enter_async_context(aclosing(stream))
+            taken = 0
             async for event in stream:
                 guard.touch()
+                taken += 1
+                if taken % _CHUNK == 0:
+                    # A burst that is already buffered never waits; leases and probes must get their turn.
+                    await asyncio.sleep(0)
                 if listing is None:
                     self._take(event)
                 elif event.initial_events_end:
