@@ -118,6 +118,7 @@ def test_unlaunched_claim_offers_what_it_was_asked_for_and_counts_for_the_most_i
     (view,) = state.views()
     assert view.allocatable == {"cpu": 2000, "pods": 3}
     assert state.usage("pool") == {"cpu": 16000, "memory": 32 * 2**30, "nodes": 1}
+    assert state.pool_resources("pool") == {"nodes": 1}, "nothing that could be shown as in use yet"
     assert view.labels[labels.ZONE] == "z1" and labels.CAPACITY_TYPE not in view.labels
 
 

@@ -8,7 +8,7 @@ know each other except through the cluster and `state`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from pykarpenter.api.kinds import Kind
@@ -16,6 +16,7 @@ from pykarpenter.api.nodes import ObjectReference
 from pykarpenter.cloud.provider import CloudProvider
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.offload import Inline, Offload
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.state.cluster import ClusterState
 
@@ -86,6 +87,39 @@ class Metrics(Protocol):
     def observe(self, name: str, labels: dict[str, str], value: float) -> None: ...
 
 
+class NoMetrics:
+    """Measures nothing."""
+
+    def count(self, name: str, labels: dict[str, str], amount: float = 1.0) -> None:
+        pass
+
+    def gauge(self, name: str, labels: dict[str, str], value: float) -> None:
+        pass
+
+    def observe(self, name: str, labels: dict[str, str], value: float) -> None:
+        pass
+
+
+class Synced(Protocol):
+    """Whether the first complete picture of the cluster is there."""
+
+    @property
+    def is_done(self) -> bool: ...
+
+    async def wait_first(self) -> None:
+        """Before this returns, nothing that creates or removes machines may act."""
+        ...
+
+
+class AlwaysSynced:
+    """For tests that fill the state themselves."""
+
+    is_done = True
+
+    async def wait_first(self) -> None:
+        return
+
+
 class Runnable(Protocol):
     """A controller or loop: works until it is cancelled."""
 
@@ -104,6 +138,10 @@ class Context:
     state: ClusterState
     recorder: Recorder
     metrics: Metrics
+    sync: Synced = field(default_factory=AlwaysSynced)
+    offload: Offload = field(default_factory=Inline)
+    # This process, as the Lease names it; plan ids derive from it.
+    identity: str = "pykarpenter"
 
 
 Factory = Callable[[Context], list[Runnable]]

@@ -82,6 +82,8 @@ class Why(StrEnum):
     REPAIR_DUE = "RepairDue"
     # Facts that changed between a decision and its execution.
     CHANGED = "ChangedSinceDecision"
+    # Planned, but the API server refused the NodeClaim.
+    CREATE_REFUSED = "CreateRefused"
 
 
 @dataclass(frozen=True, slots=True)

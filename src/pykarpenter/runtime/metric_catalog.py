@@ -234,6 +234,10 @@ OWN = (
     _counter("pykarpenter_events_dropped_total", "reason", "Events not written"),
     _gauge("pykarpenter_clock_skew_seconds", "", "The API server's clock is ahead by"),
     _counter("pykarpenter_rate_limited_seconds_total", "", "Time that requests waited for the client's rate limit"),
+    _gauge("pykarpenter_catalogue_age_seconds", "nodepool", "Time since the provider last listed the pool's types"),
+    _counter(
+        "pykarpenter_catalogue_rejected_total", "nodepool reason", "Listed types and offerings not used as listed"
+    ),
     _gauge("pykarpenter_orphan_instances", "", "Instances without a NodeClaim"),
     _counter("pykarpenter_absence_unconfirmed_total", "", "Absences that a second look did not confirm"),
     _counter("pykarpenter_identity_conflicts_total", "kind", "Objects that claim the same identity"),

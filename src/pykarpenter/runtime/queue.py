@@ -22,6 +22,9 @@ class QueueShutDown(Exception):
     """The queue takes and gives no more keys."""
 
 
+_SHORTEST_DELAY_S = 0.001
+
+
 class WorkQueue(Generic[K]):
     def __init__(
         self,
@@ -71,7 +74,8 @@ class WorkQueue(Generic[K]):
             self.add(key)
             return
         loop = asyncio.get_running_loop()
-        when = loop.time() + delay_s
+        # A delay that rounds to nothing would let a key that is "not due for 1e-13 s" spin without time passing.
+        when = loop.time() + max(delay_s, _SHORTEST_DELAY_S)
         timer = self._delayed.get(key)
         if timer is not None:
             if timer.when() <= when:

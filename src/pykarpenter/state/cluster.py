@@ -26,7 +26,7 @@ from pykarpenter.state.machines import ClassKinds, Machine, Machines, claim_id, 
 from pykarpenter.state.marks import DeletionMarks, Nominations, Tombstones
 from pykarpenter.state.pods import PodChange, PodIndex
 from pykarpenter.state.tables import Table
-from pykarpenter.state.usage import PoolClaims, PoolUsage, pool_claims
+from pykarpenter.state.usage import PoolClaims, PoolUsage, pool_claims, present
 from pykarpenter.state.views import build_view, is_launched
 
 # Kinds that are kept as they come, by key.
@@ -53,7 +53,8 @@ TABLE_KINDS: tuple[Kind[Any], ...] = (
 class ClusterState:
     """The one mutable picture of the cluster in a process."""
 
-    def __init__(self, managed_classes: ClassKinds | None = None) -> None:
+    def __init__(self, managed_classes: ClassKinds | None = None, nomination_s: float = 20.0) -> None:
+        self._nomination_s = nomination_s
         self.ledger = Ledger()
         self.revision = 0
         # Grows whenever consolidation may find something that it did not find before.
@@ -70,6 +71,7 @@ class ClusterState:
         self._tombstones = Tombstones()
         self._views: Table[NodeView] = Table()
         self._usage = PoolUsage()
+        self._present = PoolUsage(present)
         self._ordered: tuple[NodeView, ...] = ()
         self._pending: tuple[Pod, ...] = ()
         self._pending_revision = (-1, -1)
@@ -220,7 +222,7 @@ class ClusterState:
 
     def reserve(self, promise: Promise, pods: Iterable[Pod] = ()) -> Refusal | None:
         """Promise capacity to a claim that is about to be created, for these pods; or say which limit forbids it."""
-        pool: NodePool | None = self._tables[kinds.NODE_POOL.kind].get(promise.pool)
+        pool = self.node_pool(promise.pool)
         if pool is None:
             return Refusal(Why.NO_NODE_POOLS, f'nodepool "{promise.pool}" does not exist')
         refusal = self.ledger.reserve(promise, pool.spec.limits, self.usage(promise.pool))
@@ -326,10 +328,28 @@ class ClusterState:
         self._refresh()
         return self._views.get(claim_id(name))
 
+    def node_pool(self, name: str) -> NodePool | None:
+        pool: NodePool | None = self._tables[kinds.NODE_POOL.kind].get(name)
+        return pool
+
+    def node_pools(self) -> tuple[NodePool, ...]:
+        """Every NodePool, ordered by name."""
+        pools: tuple[NodePool, ...] = self._tables[kinds.NODE_POOL.kind].values()
+        return pools
+
+    def claims(self) -> list[NodeClaim]:
+        """Every tracked NodeClaim, ordered by name."""
+        return self._machines.claims()
+
     def usage(self, pool: str) -> Resources:
         """What the pool's machines count for against its limits, `nodes` included; promises are in the ledger."""
         self._refresh()
         return self._usage.of(pool)
+
+    def pool_resources(self, pool: str) -> Resources:
+        """What the pool's machines have, `nodes` included, for its status: claims on their way show no capacity."""
+        self._refresh()
+        return self._present.of(pool)
 
     def pool_claims(self, pool: str) -> PoolClaims:
         self._refresh()
@@ -384,10 +404,12 @@ class ClusterState:
         after = self._build(machine) if machine is not None else None
         if before is not None:
             self._usage.remove(before)
+            self._present.remove(before)
             if after is None:
                 self._views.drop(machine_id)
         if after is not None:
             self._usage.add(after)
+            self._present.add(after)
             self._views.put(machine_id, after)
             if before is not None and (before.initialized, before.marked_for_deletion) != (
                 after.initialized,
@@ -461,8 +483,14 @@ class ClusterState:
         """Once a machine is ready the scheduler decides, and after a while its pods are planned like any other."""
         for claim in self._expected.claims():
             view = self.view_of_claim(claim)
-            if view is not None and view.initialized and self._expected.is_over(claim, now):
+            if view is None:
+                continue
+            if view.initialized and self._expected.is_over(claim, now):
                 self._forget_claim_expectations(claim)
+                self._machines.dirty[claim_id(claim)] = None
+            elif view.nominated_until < now + self._nomination_s / 2:
+                # A machine that pods wait for is as good as nominated by each plan.
+                self._nominations.nominate(claim_id(claim), now + self._nomination_s)
                 self._machines.dirty[claim_id(claim)] = None
         for machine_id in self._nominations.expire(now):
             self._machines.dirty[machine_id] = None

@@ -24,7 +24,7 @@ class PoolCounter(PoolController):
         return Result(requeue_after_s=INTERVAL_S if self.ctx.state.is_synced() else UNSYNCED_INTERVAL_S)
 
     def _decide(self, pool: NodePool) -> Json:
-        usage = zero_usage() | self.ctx.state.usage(pool.name)
+        usage = zero_usage() | self.ctx.state.pool_resources(pool.name)
         resources: dict[str, Any] = dict(format_quantities(usage))
         changed: Json = {}
         if resources != pool.status.resources:

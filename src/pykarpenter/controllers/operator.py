@@ -1,0 +1,197 @@
+"""The whole program as one object: caches, state, controllers, leadership, started and stopped together.
+
+Caches follow the cluster whether this process leads or not, so that a successor starts warm. Controllers and the
+provider's background work run only while the lease is held, and every write they make checks it again when it is sent.
+Losing the lease ends the operator: a new process starts from what the cluster says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pykarpenter.api import kinds
+from pykarpenter.api.kinds import Kind
+from pykarpenter.cloud.guarded import GuardedProvider
+from pykarpenter.cloud.plugin import BackgroundTask
+from pykarpenter.cloud.provider import CloudProvider
+from pykarpenter.cloud.vetting import Vetted
+from pykarpenter.controllers.context import Context, Factory, Metrics, NoMetrics, Recorder, Runnable
+from pykarpenter.controllers.machines import machine_controllers
+from pykarpenter.controllers.nodepool import nodepool_controllers
+from pykarpenter.controllers.provisioning.assembly import provisioning_controllers
+from pykarpenter.controllers.sync import FirstSync
+from pykarpenter.controllers.watches import Watches
+from pykarpenter.kube.contract import KubeApi
+from pykarpenter.kube.events import EventRecorder
+from pykarpenter.kube.fence import FencedApi
+from pykarpenter.kube.leases import LeaderElector, new_identity
+from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.garbage import GarbagePause
+from pykarpenter.runtime.logs import get_logger
+from pykarpenter.runtime.offload import Inline, Offload
+from pykarpenter.runtime.settings import Settings
+from pykarpenter.state.cluster import ClusterState
+
+# What every plan reads.
+CORE_KINDS: tuple[Kind[Any], ...] = (
+    kinds.POD,
+    kinds.NODE,
+    kinds.NODE_CLAIM,
+    kinds.NODE_POOL,
+    kinds.DAEMON_SET,
+    kinds.PDB,
+    kinds.NAMESPACE,
+    kinds.PVC,
+    kinds.PV,
+    kinds.STORAGE_CLASS,
+    kinds.CSI_NODE,
+)
+# Only for `scheduler-config`: selectors are deduced from them.
+SPREAD_KINDS = (kinds.SERVICE, kinds.REPLICA_SET, kinds.STATEFUL_SET, kinds.REPLICATION_CONTROLLER)
+# Only with `ignore-dra-requests=false`.
+DEVICE_KINDS = (kinds.RESOURCE_CLAIM, kinds.RESOURCE_CLAIM_TEMPLATE, kinds.DEVICE_CLASS, kinds.RESOURCE_SLICE)
+
+# Where the Lease lives when neither a setting nor the cluster says where this process runs.
+DEFAULT_LEASE_NAMESPACE = "kube-system"
+
+FACTORIES: tuple[Factory, ...] = (nodepool_controllers, machine_controllers, provisioning_controllers)
+
+
+class LeaseLost(RuntimeError):
+    """Another process may lead now; this one must not go on."""
+
+
+class Operator:
+    """One process's worth of controllers; `run` works until it is cancelled or the lease is lost."""
+
+    def __init__(
+        self,
+        api: KubeApi,
+        provider: CloudProvider,
+        clock: Clock,
+        settings: Settings,
+        *,
+        identity: str = "",
+        elector: LeaderElector | None = None,
+        background: Sequence[BackgroundTask] = (),
+        offload: Offload | None = None,
+        metrics: Metrics | None = None,
+        garbage: GarbagePause | None = None,
+        chance: Callable[[], float] | None = None,
+        factories: Sequence[Factory] = FACTORIES,
+    ) -> None:
+        """`elector` is given when the provider writes through the same fence; `chance` makes jitter repeatable."""
+        self.settings = settings
+        self.identity = elector.identity if elector is not None else identity or new_identity()
+        self._clock = clock
+        self._background = tuple(background)
+        self._log = get_logger(controller="operator")
+        metrics = metrics or NoMetrics()
+        self._elector = elector or elector_for(api, clock, settings, self.identity, chance)
+        writer: KubeApi = api if settings.disable_leader_election else FencedApi(api, self._elector)
+        guarded = GuardedProvider(provider, clock.now, _catalogue_reporter(metrics))
+        classes = frozenset((kind.group, kind.kind) for kind in provider.traits.node_classes)
+        self.state = ClusterState(classes, settings.nomination_s)
+        self.watches = Watches(api, clock, garbage=garbage, chance=chance)
+        self.watches.feed(watched_kinds(settings), self.state.observe)
+        self.sync = FirstSync(api, self.state, provider.traits, clock)
+        self._recorder = EventRecorder(writer, clock, identity=self.identity)
+        recorder: Recorder = self._recorder
+        self.context = Context(
+            api=writer,
+            provider=guarded,
+            clock=clock,
+            settings=settings,
+            caches=self.watches,
+            state=self.state,
+            recorder=recorder,
+            metrics=metrics,
+            sync=self.sync,
+            offload=offload or Inline(),
+            identity=self.identity,
+        )
+        self._controllers: list[Runnable] = [item for factory in factories for item in factory(self.context)]
+
+    @property
+    def is_ready(self) -> bool:
+        """Caches are filled: the process could lead."""
+        return self.watches.synced
+
+    @property
+    def is_leading(self) -> bool:
+        return self.settings.disable_leader_election or self._elector.holds_lease()
+
+    async def run(self) -> None:
+        """Follow the cluster, wait for the lease, control; raises LeaseLost when it is lost."""
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.watches.run(), name="watches")]
+            for task in self._background:
+                if not task.leader_only:
+                    tasks.append(group.create_task(_awaited(task), name=task.name))
+            try:
+                await self._lead_when_elected()
+            finally:
+                for task_running in tasks:
+                    task_running.cancel()
+                await self._recorder.flush()
+
+    async def _lead_when_elected(self) -> None:
+        if self.settings.disable_leader_election:
+            await self._lead()
+            return
+        # A candidate that knows nothing yet would hold the lease without serving.
+        await self.watches.wait_synced()
+        await self._elector.run(self._lead, lambda: None)
+        raise LeaseLost(f"the lease {self.settings.leader_election_name} is lost")
+
+    async def _lead(self) -> None:
+        await self.watches.wait_synced()
+        self._log.info("starting controllers", controllers=len(self._controllers), identity=self.identity)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.sync.run(), name="first-sync")
+            for controller in self._controllers:
+                group.create_task(controller.run(), name=type(controller).__name__)
+            for task in self._background:
+                if task.leader_only:
+                    group.create_task(_awaited(task), name=task.name)
+
+
+def elector_for(
+    api: KubeApi, clock: Clock, settings: Settings, identity: str, chance: Callable[[], float] | None = None
+) -> LeaderElector:
+    """The elector that the settings describe; `api` should not share a rate limit with the work it guards."""
+    namespace = settings.leader_election_namespace or DEFAULT_LEASE_NAMESPACE
+    return LeaderElector(api, settings.leader_election_name, namespace, identity, clock, chance=chance)
+
+
+def watched_kinds(settings: Settings) -> list[Kind[Any]]:
+    """The kinds that plans read with these settings; controllers add those that they react to."""
+    watched = list(CORE_KINDS)
+    if settings.scheduler_config:
+        watched.extend(SPREAD_KINDS)
+    if not settings.ignore_dra_requests:
+        watched.extend(DEVICE_KINDS)
+    return watched
+
+
+async def _awaited(task: BackgroundTask) -> None:
+    await task.run()
+
+
+def _catalogue_reporter(metrics: Metrics) -> Callable[[str, Vetted], None]:
+    log = get_logger(controller="instance-types")
+
+    def report(pool: str, vetted: Vetted) -> None:
+        for what, count in sorted(vetted.dropped.items()):
+            metrics.count("pykarpenter_catalogue_rejected_total", {"nodepool": pool, "reason": what}, count)
+        if vetted.problems:
+            log.error(
+                "instance types are not usable as listed",
+                NodePool=pool,
+                problems=len(vetted.problems),
+                first=vetted.problems[0],
+            )
+
+    return report

@@ -1,0 +1,24 @@
+"""The controllers of provisioning, put together; the operator runs what this returns."""
+
+from __future__ import annotations
+
+from pykarpenter.controllers.context import Context, Runnable
+from pykarpenter.controllers.provisioning.batcher import Batcher
+from pykarpenter.controllers.provisioning.creation import ClaimCreator
+from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.controllers.provisioning.provisioner import Pack, Provisioner
+from pykarpenter.controllers.provisioning.triggers import NodeTrigger, PodTrigger
+from pykarpenter.controllers.provisioning.unconfirmed import UnconfirmedClaims
+from pykarpenter.core.packing import PackingEngine
+
+
+def provisioning_controllers(ctx: Context, pack: Pack | None = None) -> list[Runnable]:
+    """Without `pack`, an engine of their own that keeps its tables warm from plan to plan."""
+    batcher = Batcher(ctx.clock, idle_s=ctx.settings.batch_idle_duration, max_s=ctx.settings.batch_max_duration)
+    times = PodTimes()
+    return [
+        PodTrigger(ctx, batcher, times),
+        NodeTrigger(ctx, batcher),
+        Provisioner(ctx, batcher, times, ClaimCreator(ctx), pack or PackingEngine().pack),
+        UnconfirmedClaims(ctx),
+    ]

@@ -1,0 +1,110 @@
+"""The provisioning loop: a batch of demand becomes a plan, the plan becomes NodeClaims.
+
+Reads the cluster once, as a frozen snapshot; decides elsewhere (`core.packing`), off the event loop; then promises
+capacity, creates, and tells. It never binds pods and never pauses for claims that are not launched yet: their pods
+count as placed. A step that fails is logged and tried again with the next batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+from pykarpenter.api.pods import Pod
+from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.provisioning.batcher import Batcher
+from pykarpenter.controllers.provisioning.catalogue import Catalogue
+from pykarpenter.controllers.provisioning.creation import ClaimCreator
+from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter, is_virtual
+from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
+from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
+from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.runtime.controller import Loop
+from pykarpenter.runtime.logs import get_logger
+
+# The longest a decision may search; what is placed by then is kept.
+SOLVE_TIMEOUT_S = 60.0
+
+Pack = Callable[[ClusterSnapshot, PackingSettings, ShouldStop], LaunchPlan]
+
+
+class Provisioner:
+    """Controller `provisioner`."""
+
+    def __init__(self, ctx: Context, batcher: Batcher, times: PodTimes, creator: ClaimCreator, pack: Pack) -> None:
+        self._ctx = ctx
+        self._batcher = batcher
+        self._times = times
+        self._creator = creator
+        self._pack = pack
+        self._catalogue = Catalogue(ctx)
+        self._reporter = PlanReporter(ctx, times)
+        self._settings = ctx.settings.packing(ctx.provider.traits)
+        self._plans = 0
+        self._loop = Loop(CONTROLLER, self.step, clock=ctx.clock)
+        self._log = get_logger(controller=CONTROLLER)
+
+    async def run(self) -> None:
+        await self._ctx.sync.wait_first()
+        await self._loop.run()
+
+    async def step(self) -> float:
+        await self._batcher.wait_batch()
+        await self.provision()
+        return 0.0
+
+    async def provision(self) -> LaunchPlan | None:
+        """Plan and carry out once; None when there was nothing to plan for."""
+        started = self._ctx.clock.monotonic()
+        await self._catalogue.refresh()
+        snapshot = self._ctx.state.snapshot(self._ctx.clock.now())
+        batch = demand(snapshot)
+        if not batch:
+            return None
+        plan_id = self._next_plan_id(snapshot.now)
+        self._reporter.found(batch, plan_id, self._ctx.clock.monotonic() - started)
+        plan = await self._decide(snapshot, plan_id)
+        await self._apply(snapshot, plan, plan_id, {pod.key: pod for pod in batch})
+        return plan
+
+    async def _decide(self, snapshot: ClusterSnapshot, plan_id: str) -> LaunchPlan:
+        started = self._ctx.clock.monotonic()
+
+        def is_late() -> bool:
+            return self._ctx.clock.monotonic() - started > SOLVE_TIMEOUT_S
+
+        plan = await self._ctx.offload(lambda: self._pack(snapshot, self._settings, is_late))
+        self._reporter.planned(plan, plan_id, self._ctx.clock.monotonic() - started)
+        return plan
+
+    async def _apply(self, snapshot: ClusterSnapshot, plan: LaunchPlan, plan_id: str, pods: dict[str, Pod]) -> None:
+        until = self._ctx.clock.now() + self._ctx.settings.nomination_s
+        for placement in plan.existing:
+            if any(key in pods and not is_virtual(pods[key]) for key in placement.pods):
+                self._ctx.state.nominate(placement.node, until)
+        outcomes = await self._creator.create_all(plan_id, plan.claims, pods)
+        for outcome in outcomes:
+            if outcome.claim is not None:
+                self._times.planned(outcome.name, outcome.planned.pods)
+        if snapshot.buffer_pods:
+            self._ctx.state.set_buffer_placements(_buffer_counts(plan, snapshot))
+        self._reporter.outcome(snapshot, plan, outcomes, pods)
+
+    def _next_plan_id(self, now: float) -> str:
+        """New for each plan of each process, and the same again when a simulation is repeated."""
+        self._plans += 1
+        return hashlib.sha256(f"{self._ctx.identity}/{now!r}/{self._plans}".encode()).hexdigest()[:16]
+
+
+def demand(snapshot: ClusterSnapshot) -> list[Pod]:
+    """Pods that a plan is asked for: pending ones, those that must leave their nodes, and virtual ones."""
+    pending = [pod for pod in snapshot.pods if is_provisionable(pod)]
+    return [*pending, *leaving_pods(snapshot), *snapshot.buffer_pods]
+
+
+def _buffer_counts(plan: LaunchPlan, snapshot: ClusterSnapshot) -> dict[str, int]:
+    virtual = {pod.key for pod in snapshot.buffer_pods}
+    counts = {item.node: sum(key in virtual for key in item.pods) for item in plan.existing}
+    return {name: count for name, count in counts.items() if count}

@@ -1,0 +1,124 @@
+"""What people hear of a plan: events on pods and pools, metrics, and log lines tied by the plan's id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pykarpenter.api import kinds, labels
+from pykarpenter.api.pods import Pod
+from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.identity import pod_reference, reference
+from pykarpenter.controllers.provisioning.creation import Outcome, shortened
+from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.reasons import Refusal, Why
+from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
+from pykarpenter.runtime.logs import get_logger
+
+CONTROLLER = "provisioner"
+FAILED_WINDOW_S = 300.0
+EMPTY_POOL_WINDOW_S = 60.0
+
+
+class PlanReporter:
+    def __init__(self, ctx: Context, times: PodTimes) -> None:
+        self._ctx = ctx
+        self._times = times
+        self._log = get_logger(controller=CONTROLLER)
+
+    def found(self, pods: Sequence[Pod], plan_id: str, duration_s: float) -> None:
+        names = [pod.key for pod in pods]
+        self._log.info(
+            "found provisionable pod(s)",
+            Pods=shortened(names),
+            pods=len(names),
+            duration=f"{duration_s * 1000:.3f}ms",
+            plan=plan_id,
+        )
+
+    def planned(self, plan: LaunchPlan, plan_id: str, duration_s: float) -> None:
+        metrics = self._ctx.metrics
+        metrics.observe("karpenter_scheduler_scheduling_duration_seconds", {"controller": CONTROLLER}, duration_s)
+        metrics.gauge(
+            "karpenter_scheduler_unschedulable_pods_count", {"controller": CONTROLLER}, len(plan.unschedulable)
+        )
+        metrics.gauge("karpenter_scheduler_ignored_pods_count", {}, len(plan.ignored))
+        if plan.claims:
+            self._log.info(
+                "computed new nodeclaim(s) to fit pod(s)",
+                nodeclaims=len(plan.claims),
+                pods=sum(len(claim.pods) for claim in plan.claims),
+                plan=plan_id,
+            )
+
+    def outcome(
+        self, snapshot: ClusterSnapshot, plan: LaunchPlan, outcomes: Sequence[Outcome], pods: Mapping[str, Pod]
+    ) -> None:
+        """Tell every pod what was decided about it."""
+        now = self._ctx.clock.now()
+        views = {view.name: view for view in snapshot.nodes}
+        for placement in plan.existing:
+            view = views.get(placement.node)
+            for key in placement.pods:
+                self._nominated(pods.get(key), _place(view) if view is not None else f"node/{placement.node}", now)
+        for outcome in outcomes:
+            for key in outcome.planned.pods:
+                if outcome.claim is not None:
+                    self._nominated(pods.get(key), f"nodeclaim/{outcome.name}", now)
+                elif outcome.refusal is not None:
+                    self._failed(pods.get(key), outcome.refusal, now)
+        for refusals in (plan.unschedulable, plan.ignored):
+            for key in sorted(refusals):
+                if refusals[key].why is not Why.OPTED_OUT:
+                    self._failed(pods.get(key), refusals[key], now)
+        for name in sorted(plan.empty_pools):
+            self._empty_pool(name, plan.empty_pools[name])
+
+    def _nominated(self, pod: Pod | None, place: str, now: float) -> None:
+        if pod is None or is_virtual(pod):
+            return
+        self._decided(pod, now)
+        text = f"Pod should schedule on: {place}"
+        self._ctx.recorder.publish(pod_reference(pod), "Normal", "Nominated", text, dedupe=(pod.uid, place))
+
+    def _failed(self, pod: Pod | None, refusal: Refusal, now: float) -> None:
+        if pod is None or is_virtual(pod):
+            return
+        self._decided(pod, now)
+        self._ctx.recorder.publish(
+            pod_reference(pod),
+            "Warning",
+            "FailedScheduling",
+            f"Failed to schedule pod, {refusal.text()}",
+            dedupe=(pod.uid,),
+            window_s=FAILED_WINDOW_S,
+        )
+
+    def _decided(self, pod: Pod, now: float) -> None:
+        waited = self._times.decided(pod, now)
+        if waited is not None:
+            self._ctx.metrics.observe("karpenter_pods_scheduling_decision_duration_seconds", {}, waited)
+
+    def _empty_pool(self, name: str, refusal: Refusal) -> None:
+        pool = self._ctx.state.node_pool(name)
+        if pool is not None:
+            self._ctx.recorder.publish(
+                reference(kinds.NODE_POOL, pool),
+                "Warning",
+                "NoCompatibleInstanceTypes",
+                refusal.text(),
+                dedupe=(pool.uid,),
+                window_s=EMPTY_POOL_WINDOW_S,
+            )
+
+
+def is_virtual(pod: Pod) -> bool:
+    """A capacity buffer's pod: it exists in no API, so it gets no events."""
+    return pod.metadata.annotations.get(labels.CAPACITY_BUFFER_FAKE_POD) == "true"
+
+
+def _place(view: NodeView) -> str:
+    parts = [f"nodeclaim/{view.claim.name}"] if view.claim is not None else []
+    if view.node is not None:
+        parts.append(f"node/{view.node.name}")
+    return ", ".join(parts)
