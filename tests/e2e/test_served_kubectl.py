@@ -303,6 +303,21 @@ def test_delete_waits_for_finalizers(served: Served) -> None:
     assert out == 'configmap "c" deleted from default namespace\n', error
 
 
+def test_create_makes_objects_from_words_and_files(served: Served) -> None:
+    """What people type first."""
+    served.kubectl("create", "namespace", "team")
+    served.kubectl("create", "deployment", "web", "--image=web:1", "--replicas=3", "-n", "team")
+    served.kubectl("create", "configmap", "settings", "--from-literal=a=b")
+    served.kubectl("create", "-f", "-", manifest=POOL)
+    found = served.kubectl(
+        "get", "deploy", "-n", "team", "web", "-o", "jsonpath={.spec.replicas} {.spec.strategy.type}"
+    )
+    assert found == "3 RollingUpdate"
+    assert served.kubectl("get", "cm", "settings", "-o", "jsonpath={.data.a}") == "b"
+    served.kubectl("delete", "namespace", "team")
+    assert "No resources found" in served.call("get", "deploy", "-A")[2]
+
+
 def test_a_refusal_names_the_field(served: Served) -> None:
     """CEL and unknown fields, in kubectl's words."""
     bad = yaml.safe_load(yaml.safe_dump(POOL))

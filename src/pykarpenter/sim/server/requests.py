@@ -10,6 +10,7 @@ from aiohttp import web
 
 from pykarpenter.kube.contract import PatchType
 from pykarpenter.kube.errors import BadRequest
+from pykarpenter.sim.server import protobuf
 from pykarpenter.sim.store import DeleteRequest, ListRequest, Resource, Store, WatchRequest, WriteOptions
 from pykarpenter.sim.store.refusals import no_such_resource, unsupported_patch
 
@@ -45,12 +46,12 @@ def read_target(store: Store, group: str, version: str, rest: str) -> Target:
 
 
 async def read_body(request: web.Request) -> Any:
-    """The body as JSON values, sent as JSON or YAML; raises BadRequest."""
+    """The body as JSON values, sent as JSON, YAML or protobuf; raises BadRequest."""
     raw = await request.read()
     if not raw:
         return None
-    if "protobuf" in request.content_type or "cbor" in request.content_type:
-        raise unsupported_patch()
+    if "protobuf" in request.content_type:
+        return protobuf.decode(raw)
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as error:

@@ -56,7 +56,9 @@ def admit(resource: Resource, obj: Json, old: Json | None) -> Json:
     if unreadable is not None:
         raise unreadable_quantity(resource.kind, resource.version, *unreadable)
     template = {**template, "spec": defaulted_spec(template.get("spec") or {})}
-    spec = {**_DEFAULTS[resource.plural], **spec, "template": template}
+    # An empty strategy is one that was not stated.
+    spec = {**spec, **{key: value for key, value in _DEFAULTS[resource.plural].items() if spec.get(key) in (None, {})}}
+    spec["template"] = template
     if resource.plural == "deployments":
         spec["strategy"] = _strategy(spec["strategy"])
     if resource.plural == "jobs":
