@@ -21,7 +21,7 @@ def pool(replicas: int, limit: str | None = None) -> NodePool:
     )
 
 
-@pytest.mark.promise("API-4.6.1")
+@pytest.mark.promise("API-4.20")
 @pytest.mark.parametrize(
     ("asked", "counts", "expected"),
     [
@@ -59,7 +59,7 @@ def pod(daemon: bool = False, protected: bool = False, priority: int = 0) -> Pod
     )
 
 
-@pytest.mark.promise("API-4.6.2")
+@pytest.mark.promise("API-4.21")
 def test_the_least_missed_machine_goes_first() -> None:
     """Work that runs is worth more than machines that stand ready."""
     machines = [

@@ -15,6 +15,8 @@ from pykarpenter.controllers.nodeclaim.interruption import Interruptions
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from pykarpenter.controllers.nodeclaim.podevents import PodEvents
 from pykarpenter.controllers.nodeclaim.reboot import Reboots
+from pykarpenter.controllers.static.deprovisioning import StaticDeprovisioning
+from pykarpenter.controllers.static.provisioning import StaticProvisioning
 
 
 def machine_controllers(ctx: Context) -> list[Runnable]:
@@ -23,6 +25,8 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
     gated: list[Runnable] = []
     if ctx.settings.feature_gates.node_repair and ctx.settings.legacy_node_repair:
         gated.append(LegacyRepair(ctx))
+    if ctx.settings.feature_gates.static_capacity:
+        gated += [StaticProvisioning(ctx), StaticDeprovisioning(ctx)]
     return [
         NodeClaimLifecycle(ctx),
         NodeTermination(ctx, evictions),

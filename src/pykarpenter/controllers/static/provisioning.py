@@ -37,6 +37,6 @@ class StaticProvisioning(StaticPoolController):
             return Result(requeue_after_s=PERIOD_S)
         if wanted.count:
             self._plans += 1
-            plan_id = f"{self._ctx.identity}/static/{pool.uid}/{self._plans}"
+            plan_id = f"{self._ctx.identity}/static/{pool.uid}/{self._ctx.clock.now():.6f}/{self._plans}"
             await self._creator.create_all(plan_id, [template_claim(pool)] * wanted.count, {})
         return Result(requeue_after_s=AT_LIMIT_S if wanted.limited else PERIOD_S)
