@@ -18,12 +18,14 @@ from pykarpenter.cloud.plugin import BackgroundTask
 from pykarpenter.cloud.provider import CloudProvider
 from pykarpenter.cloud.vetting import Vetted
 from pykarpenter.controllers.context import Context, Factory, Metrics, NoMetrics, Recorder, Runnable
+from pykarpenter.controllers.disruption.assembly import disruption_controllers
 from pykarpenter.controllers.machines import machine_controllers
 from pykarpenter.controllers.nodepool import nodepool_controllers
 from pykarpenter.controllers.provisioning.assembly import provisioning_controllers
 from pykarpenter.controllers.sync import FirstSync
 from pykarpenter.controllers.watches import Watches
 from pykarpenter.kube.contract import KubeApi
+from pykarpenter.kube.dry_run import DryRunApi
 from pykarpenter.kube.events import EventRecorder
 from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
@@ -56,7 +58,14 @@ DEVICE_KINDS = (kinds.RESOURCE_CLAIM, kinds.RESOURCE_CLAIM_TEMPLATE, kinds.DEVIC
 # Where the Lease lives when neither a setting nor the cluster says where this process runs.
 DEFAULT_LEASE_NAMESPACE = "kube-system"
 
-FACTORIES: tuple[Factory, ...] = (nodepool_controllers, machine_controllers, provisioning_controllers)
+FACTORIES: tuple[Factory, ...] = (
+    nodepool_controllers,
+    machine_controllers,
+    provisioning_controllers,
+    disruption_controllers,
+)
+# A dry run decides and reports; nothing else of the program has anything to do then.
+DRY_RUN_FACTORIES: tuple[Factory, ...] = (provisioning_controllers, disruption_controllers)
 
 
 class LeaseLost(RuntimeError):
@@ -80,17 +89,20 @@ class Operator:
         metrics: Metrics | None = None,
         garbage: GarbagePause | None = None,
         chance: Callable[[], float] | None = None,
-        factories: Sequence[Factory] = FACTORIES,
+        factories: Sequence[Factory] | None = None,
     ) -> None:
         """`elector` is given when the provider writes through the same fence; `chance` makes jitter repeatable."""
         self.settings = settings
         self.identity = elector.identity if elector is not None else identity or new_identity()
         self._clock = clock
-        self._background = tuple(background)
+        self._background = () if settings.dry_run else tuple(background)
         self._log = get_logger(controller="operator")
         metrics = metrics or NoMetrics()
         self._elector = elector or elector_for(api, clock, settings, self.identity, chance)
-        writer: KubeApi = api if settings.disable_leader_election else FencedApi(api, self._elector)
+        self._leads_alone = settings.disable_leader_election or settings.dry_run
+        writer: KubeApi = api if self._leads_alone else FencedApi(api, self._elector)
+        if settings.dry_run:
+            writer = DryRunApi(api)
         guarded = GuardedProvider(provider, clock.now, _catalogue_reporter(metrics))
         classes = frozenset((kind.group, kind.kind) for kind in provider.traits.node_classes)
         self.state = ClusterState(classes, settings.nomination_s)
@@ -112,6 +124,8 @@ class Operator:
             offload=offload or Inline(),
             identity=self.identity,
         )
+        if factories is None:
+            factories = DRY_RUN_FACTORIES if settings.dry_run else FACTORIES
         self._controllers: list[Runnable] = [item for factory in factories for item in factory(self.context)]
 
     @property
@@ -121,7 +135,7 @@ class Operator:
 
     @property
     def is_leading(self) -> bool:
-        return self.settings.disable_leader_election or self._elector.holds_lease()
+        return self._leads_alone or self._elector.holds_lease()
 
     async def run(self) -> None:
         """Follow the cluster, wait for the lease, control; raises LeaseLost when it is lost."""
@@ -138,7 +152,7 @@ class Operator:
                 await self._recorder.flush()
 
     async def _lead_when_elected(self) -> None:
-        if self.settings.disable_leader_election:
+        if self._leads_alone:
             await self._lead()
             return
         # A candidate that knows nothing yet would hold the lease without serving.

@@ -94,6 +94,7 @@ OWN_SETTINGS: tuple[Setting, ...] = (
         False,
         "protect pods whose do-not-disrupt value cannot be parsed",
     ),
+    _switch("dry-run", False, "decide and report everything, do nothing; needs and takes no lease"),
 )
 
 ALL_SETTINGS = KARPENTER_SETTINGS + OWN_SETTINGS
@@ -138,6 +139,7 @@ class Settings:
     min_saving: float = 0.0
     eviction_price: float = 0.001
     protect_unparsable_do_not_disrupt: bool = False
+    dry_run: bool = False
     # The provider's own settings by flag name.
     provider: Mapping[str, Any] = field(default_factory=dict)
 

@@ -66,6 +66,9 @@ class Provisioner:
         plan_id = self._next_plan_id(snapshot.now)
         self._reporter.found(batch, plan_id, self._ctx.clock.monotonic() - started)
         plan = await self._decide(snapshot, plan_id)
+        if self._ctx.settings.dry_run:
+            self._reporter.would_launch(plan, plan_id)
+            return plan
         await self._apply(snapshot, plan, plan_id, {pod.key: pod for pod in batch})
         return plan
 

@@ -51,6 +51,19 @@ class PlanReporter:
                 plan=plan_id,
             )
 
+    def would_launch(self, plan: LaunchPlan, plan_id: str) -> None:
+        """Dry run: what a plan would create, and why pods are left out."""
+        for claim in plan.claims:
+            self._log.info(
+                "would create nodeclaim, but this is a dry run",
+                NodePool=claim.node_pool,
+                pods=len(claim.pods),
+                plan=plan_id,
+                **{"instance-types": shortened(claim.instance_types)},
+            )
+        for key in sorted(plan.unschedulable):
+            self._log.info("could not schedule pod", Pod=key, error=plan.unschedulable[key].text(), plan=plan_id)
+
     def outcome(
         self, snapshot: ClusterSnapshot, plan: LaunchPlan, outcomes: Sequence[Outcome], pods: Mapping[str, Pod]
     ) -> None:

@@ -1,0 +1,191 @@
+"""The disruption loop (controller `disruption`): heal, validate what is due, decide, start.
+
+Decisions are made on frozen snapshots, off the event loop. A graceful command waits for its second look while the
+other methods go on; only consolidation itself waits, because its next answer depends on this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.disruption.back_off import PoolBackOff
+from pykarpenter.controllers.disruption.healing import SelfHeal
+from pykarpenter.controllers.disruption.orchestration import Orchestration
+from pykarpenter.controllers.disruption.reports import Reports
+from pykarpenter.controllers.disruption.starting import Starter
+from pykarpenter.controllers.provisioning.catalogue import Catalogue
+from pykarpenter.core.disruption.candidates import World
+from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
+from pykarpenter.core.disruption.decide import decide
+from pykarpenter.core.disruption.engine import SimulationSource
+from pykarpenter.core.disruption.selection import annotation_notices
+from pykarpenter.core.disruption.settings import VALIDATION_DELAY_S, DisruptionSettings, Memory
+from pykarpenter.core.disruption.validation import Validated, rejection_notices, validate
+from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.runtime.controller import Loop
+from pykarpenter.runtime.logs import get_logger
+
+NAME = "disruption"
+IDLE_S = 10.0
+# Consolidation looks again after this long even when nothing seems to have changed.
+REFRESH_S = 300.0
+_GRACEFUL = (Method.EMPTINESS, Method.MULTI_NODE, Method.SINGLE_NODE)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A graceful command between its two looks."""
+
+    command: Command
+    due_at: float
+
+
+class ChangeStamp:
+    """A number that is new whenever consolidation may find something new, and at least every five minutes."""
+
+    def __init__(self) -> None:
+        self._revision = -1
+        self._renewed_at = 0.0
+        self._stamp = 0
+
+    def at(self, revision: int, now: float) -> float:
+        if revision != self._revision or now - self._renewed_at >= REFRESH_S:
+            self._revision, self._renewed_at = revision, now
+            self._stamp += 1
+        return float(self._stamp)
+
+
+class DisruptionLoop:
+    def __init__(
+        self,
+        ctx: Context,
+        settings: DisruptionSettings,
+        simulations: SimulationSource,
+        queue: Orchestration,
+        starter: Starter,
+        healing: SelfHeal,
+        reports: Reports,
+        back_off: PoolBackOff,
+    ) -> None:
+        self._ctx = ctx
+        self._settings = settings
+        self._simulations = simulations
+        self._queue = queue
+        self._starter = starter
+        self._healing = healing
+        self._reports = reports
+        self._back_off = back_off
+        self._catalogue = Catalogue(ctx)
+        self._stamp = ChangeStamp()
+        self._nothing_at: dict[str, float] = {}
+        self._unseen: tuple[str, ...] = ()
+        self.waiting: Waiting | None = None
+        # Dry run: what was reported last, so that the same finding is not repeated each pass.
+        self._reported: dict[str, float] = {}
+        self._loop = Loop(NAME, self.step, clock=ctx.clock)
+        self._log = get_logger(controller=NAME)
+
+    async def run(self) -> None:
+        await self._ctx.sync.wait_first()
+        await self._loop.run()
+
+    async def step(self) -> float:
+        """One pass; the seconds until the next."""
+        if not self._ctx.settings.dry_run:
+            await self._healing.heal(self._in_flight())
+        await self._catalogue.refresh()
+        started = await self._validate_due()
+        plan = await self._decide()
+        for command in plan.commands:
+            if command.needs_validation:
+                self.waiting = Waiting(command, self._ctx.clock.now() + VALIDATION_DELAY_S)
+            else:
+                started = await self._start(command) or started
+        return 0.0 if started else self._pause()
+
+    def _pause(self) -> float:
+        if self.waiting is None:
+            return IDLE_S
+        return max(0.1, min(IDLE_S, self.waiting.due_at - self._ctx.clock.now()))
+
+    def _in_flight(self) -> frozenset[str]:
+        return self._queue.nodes() | frozenset(self._starter.starting)
+
+    def _snapshot(self) -> ClusterSnapshot:
+        return self._ctx.state.snapshot(self._ctx.clock.now())
+
+    def _world(self, snapshot: ClusterSnapshot, waiting: Command | None) -> World:
+        held = self._in_flight() | frozenset(waiting.nodes if waiting is not None else ())
+        memory = Memory(
+            in_flight=held,
+            nothing_at=dict(self._nothing_at),
+            unseen_pools=self._unseen,
+            back_off_until=self._back_off.until(),
+        )
+        return World(snapshot, self._settings, memory)
+
+    async def _decide(self) -> DisruptionPlan:
+        now = self._ctx.clock.now()
+        stamp = self._stamp.at(self._ctx.state.consolidation_revision, now)
+        snapshot = self._snapshot()
+        waiting = self.waiting.command if self.waiting is not None else None
+        world = self._world(snapshot, waiting)
+        methods = [m for m in Method if waiting is None or m not in _GRACEFUL]
+        began = self._ctx.clock.monotonic()
+
+        def answer() -> DisruptionPlan:
+            return decide(world, self._simulations(snapshot), stamp, methods, self._deadline)
+
+        plan = await self._ctx.offload(answer)
+        self._remember(plan, stamp)
+        self._reports.plan(plan)
+        self._reports.publish(annotation_notices(world))
+        for run in plan.runs[-1:]:
+            self._reports.evaluated(run, self._ctx.clock.monotonic() - began)
+        return plan
+
+    def _deadline(self, limit_s: float) -> Callable[[], bool]:
+        end = self._ctx.clock.monotonic() + limit_s
+        return lambda: self._ctx.clock.monotonic() > end
+
+    def _remember(self, plan: DisruptionPlan, stamp: float) -> None:
+        for run in plan.runs:
+            if run.settled:
+                self._nothing_at[run.method] = stamp
+            if run.method is Method.SINGLE_NODE:
+                self._unseen = run.unseen_pools
+
+    async def _validate_due(self) -> bool:
+        """The second look of a command whose pause is over; whether it was started."""
+        if self.waiting is None or self._ctx.clock.now() < self.waiting.due_at:
+            return False
+        command, self.waiting = self.waiting.command, None
+        snapshot = self._snapshot()
+        world = self._world(snapshot, None)
+
+        def answer() -> Validated:
+            return validate(world, self._simulations(snapshot), command)
+
+        validated = await self._ctx.offload(answer)
+        if validated.command is None:
+            message = validated.blocker.message if validated.blocker is not None else ""
+            self._reports.validation_failed(command, validated.failure, message)
+            self._reports.publish(rejection_notices(world, command, validated))
+            return False
+        return await self._start(validated.command)
+
+    async def _start(self, command: Command) -> bool:
+        if self._ctx.settings.dry_run:
+            self._report_once(command)
+            return False
+        return await self._starter.start(command)
+
+    def _report_once(self, command: Command) -> None:
+        now = self._ctx.clock.now()
+        text = command.text()
+        if now - self._reported.get(text, -REFRESH_S) >= REFRESH_S:
+            self._reported = {key: at for key, at in self._reported.items() if now - at < REFRESH_S}
+            self._reported[text] = now
+            self._reports.would_start(command)
