@@ -12,6 +12,7 @@ COMMANDS: dict[str, str] = {
     "crds": "pykarpenter.cli.crds",
     "kubelets": "pykarpenter.cli.kubelets",
     "plan": "pykarpenter.cli.plan",
+    "run": "pykarpenter.cli.run",
     "validate": "pykarpenter.cli.validate",
     "version": "pykarpenter.cli.version",
 }

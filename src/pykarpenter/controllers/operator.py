@@ -22,6 +22,7 @@ from pykarpenter.controllers.disruption.assembly import disruption_controllers
 from pykarpenter.controllers.machines import machine_controllers
 from pykarpenter.controllers.nodepool import nodepool_controllers
 from pykarpenter.controllers.provisioning.assembly import provisioning_controllers
+from pykarpenter.controllers.state_gauges import StateGauges
 from pykarpenter.controllers.sync import FirstSync
 from pykarpenter.controllers.watches import Watches
 from pykarpenter.kube.contract import KubeApi
@@ -29,6 +30,7 @@ from pykarpenter.kube.dry_run import DryRunApi
 from pykarpenter.kube.events import EventRecorder
 from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
+from pykarpenter.kube.observer import IGNORE_KUBE, KubeObserver
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.garbage import GarbagePause
 from pykarpenter.runtime.logs import get_logger
@@ -87,6 +89,7 @@ class Operator:
         background: Sequence[BackgroundTask] = (),
         offload: Offload | None = None,
         metrics: Metrics | None = None,
+        observer: KubeObserver = IGNORE_KUBE,
         garbage: GarbagePause | None = None,
         chance: Callable[[], float] | None = None,
         factories: Sequence[Factory] | None = None,
@@ -98,18 +101,18 @@ class Operator:
         self._background = () if settings.dry_run else tuple(background)
         self._log = get_logger(controller="operator")
         metrics = metrics or NoMetrics()
-        self._elector = elector or elector_for(api, clock, settings, self.identity, chance)
+        self._elector = elector or elector_for(api, clock, settings, self.identity, chance, observer)
         self._leads_alone = settings.disable_leader_election or settings.dry_run
-        writer: KubeApi = api if self._leads_alone else FencedApi(api, self._elector)
+        writer: KubeApi = api if self._leads_alone else FencedApi(api, self._elector, observer)
         if settings.dry_run:
             writer = DryRunApi(api)
         guarded = GuardedProvider(provider, clock.now, _catalogue_reporter(metrics))
         classes = frozenset((kind.group, kind.kind) for kind in provider.traits.node_classes)
         self.state = ClusterState(classes, settings.nomination_s)
-        self.watches = Watches(api, clock, garbage=garbage, chance=chance)
+        self.watches = Watches(api, clock, observer=observer, garbage=garbage, chance=chance)
         self.watches.feed(watched_kinds(settings), self.state.observe)
         self.sync = FirstSync(api, self.state, provider.traits, clock)
-        self._recorder = EventRecorder(writer, clock, identity=self.identity)
+        self._recorder = EventRecorder(writer, clock, identity=self.identity, observer=observer)
         recorder: Recorder = self._recorder
         self.context = Context(
             api=writer,
@@ -127,6 +130,7 @@ class Operator:
         if factories is None:
             factories = DRY_RUN_FACTORIES if settings.dry_run else FACTORIES
         self._controllers: list[Runnable] = [item for factory in factories for item in factory(self.context)]
+        self._controllers.append(StateGauges(self.context))
 
     @property
     def is_ready(self) -> bool:
@@ -139,17 +143,20 @@ class Operator:
 
     async def run(self) -> None:
         """Follow the cluster, wait for the lease, control; raises LeaseLost when it is lost."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.watches.run(), name="watches")]
-            for task in self._background:
-                if not task.leader_only:
-                    tasks.append(group.create_task(_awaited(task), name=task.name))
-            try:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.watches.run(), name="watches")
+                for task in self._background:
+                    if not task.leader_only:
+                        group.create_task(_awaited(task), name=task.name)
                 await self._lead_when_elected()
-            finally:
-                for task_running in tasks:
-                    task_running.cancel()
-                await self._recorder.flush()
+        except BaseExceptionGroup as errors:
+            lost = errors.subgroup(LeaseLost)
+            if lost is not None:
+                raise LeaseLost(f"the lease {self.settings.leader_election_name} is lost") from errors
+            raise
+        finally:
+            await self._recorder.flush()
 
     async def _lead_when_elected(self) -> None:
         if self._leads_alone:
@@ -173,11 +180,18 @@ class Operator:
 
 
 def elector_for(
-    api: KubeApi, clock: Clock, settings: Settings, identity: str, chance: Callable[[], float] | None = None
+    api: KubeApi,
+    clock: Clock,
+    settings: Settings,
+    identity: str,
+    chance: Callable[[], float] | None = None,
+    observer: KubeObserver = IGNORE_KUBE,
 ) -> LeaderElector:
     """The elector that the settings describe; `api` should not share a rate limit with the work it guards."""
     namespace = settings.leader_election_namespace or DEFAULT_LEASE_NAMESPACE
-    return LeaderElector(api, settings.leader_election_name, namespace, identity, clock, chance=chance)
+    return LeaderElector(
+        api, settings.leader_election_name, namespace, identity, clock, chance=chance, observer=observer
+    )
 
 
 def watched_kinds(settings: Settings) -> list[Kind[Any]]:
