@@ -11,9 +11,13 @@ import pytest
 from pykarpenter.api import kinds
 from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodes import Node
+from pykarpenter.api.timestamps import parse_timestamp
+from pykarpenter.cloud.catalog import parse_entries
+from pykarpenter.core.lifecycle import drivers_without_pools
 from pykarpenter.kube.contract import DeleteOptions
 from pykarpenter.kube.errors import NotFound
 from pykarpenter.providers.kwok.kubelet import KubeletOptions, Kubelets
+from pykarpenter.providers.kwok.publish import DriverPublisher
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.api import StoreApi
 from pykarpenter.sim.store import Store
@@ -99,8 +103,6 @@ def test_leases_are_renewed_every_ten_seconds() -> None:
             await asyncio.sleep(10)
             lease = await world.api.get(kinds.LEASE, "n1", "kube-node-lease")
             assert lease.spec.renew_time is not None
-            from pykarpenter.api.timestamps import parse_timestamp
-
             assert world.clock.now() - parse_timestamp(lease.spec.renew_time) <= 10
             assert lease.spec.holder_identity == "n1"
 
@@ -271,5 +273,46 @@ def test_a_new_process_adopts_what_it_finds() -> None:
         assert await world.phase("second") == "Running"
         assert await world.phase("p") == "gone"
         assert await world.ready() == "True"
+
+    bench(tell)
+
+
+def test_drivers_publish_what_the_catalogue_says_of_the_machine() -> None:
+    """Volume limits and devices come from the node, not from the plan."""
+    entry = {
+        "name": "gpu-1",
+        "architecture": "amd64",
+        "operatingSystems": ["linux"],
+        "resources": {"cpu": "4", "memory": "8Gi"},
+        "volumeAttachmentLimits": {"csi.example.com": 25},
+        "dynamicResources": [{"driver": "gpu.example.com", "devices": [{"name": "gpu-0"}, {"name": "gpu-1"}]}],
+        "offerings": [
+            {
+                "Price": 1.0,
+                "Requirements": [
+                    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                    {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+                ],
+            }
+        ],
+    }
+
+    async def tell(world: Bench) -> None:
+        publisher = DriverPublisher(world.api, parse_entries([entry], "test"))
+        await world.node(labels={**FAKE, "node.kubernetes.io/instance-type": "gpu-1"})
+        node = await world.api.get(kinds.NODE, "n1")
+        for _ in range(2):
+            await publisher(node)
+        csi = await world.api.get(kinds.CSI_NODE, "n1")
+        assert [(d.name, d.allocatable and d.allocatable.count) for d in csi.spec.drivers] == [("csi.example.com", 25)]
+        (slice_,) = (await world.api.list_page(kinds.RESOURCE_SLICE)).items
+        assert slice_.spec.driver == "gpu.example.com"
+        assert (slice_.spec.node_name, slice_.spec.pool.name, slice_.spec.pool.resource_slice_count) == ("n1", "n1", 1)
+        assert [device.name for device in slice_.spec.devices] == ["gpu-0", "gpu-1"]
+        assert drivers_without_pools(["gpu.example.com", "net.example.com"], [slice_], "n1") == ["net.example.com"]
+        await world.api.delete(kinds.NODE, "n1")
+        await asyncio.sleep(1)
+        assert (await world.api.list_page(kinds.CSI_NODE)).items == []
+        assert (await world.api.list_page(kinds.RESOURCE_SLICE)).items == []
 
     bench(tell)

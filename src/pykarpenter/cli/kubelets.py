@@ -12,9 +12,11 @@ from contextlib import suppress
 
 import click
 
+from pykarpenter.cloud.catalog import CatalogError, read_catalog
 from pykarpenter.kube.client import HttpApi
 from pykarpenter.kube.config import ConfigError, load_config
 from pykarpenter.providers.kwok.kubelet import Kubelets
+from pykarpenter.providers.kwok.publish import DriverPublisher
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.clock import SystemClock
 
@@ -30,17 +32,26 @@ from pykarpenter.runtime.clock import SystemClock
     envvar="LOG_LEVEL",
     show_default=True,
 )
-def command(kubeconfig: str, kube_client_qps: int, kube_client_burst: int, log_level: str) -> None:
+@click.option(
+    "--instance-types-file-path",
+    default="",
+    envvar="INSTANCE_TYPES_FILE_PATH",
+    help="The provider's catalogue, for volume limits and devices; empty is the built-in one.",
+)
+def command(
+    kubeconfig: str, kube_client_qps: int, kube_client_burst: int, log_level: str, instance_types_file_path: str
+) -> None:
     clock = SystemClock()
     try:
         config = load_config(clock) if not kubeconfig else load_config(clock, environ={"KUBECONFIG": kubeconfig})
-    except ConfigError as error:
+        catalog = read_catalog(instance_types_file_path or "kwok")
+    except (ConfigError, CatalogError) as error:
         raise click.ClickException(str(error)) from error
     logs.configure(level=log_level)
 
     async def main() -> None:
         async with HttpApi(config, clock=clock, qps=kube_client_qps, burst=kube_client_burst) as api:
-            await _until_stopped(Kubelets(api, clock))
+            await _until_stopped(Kubelets(api, clock, publishers=[DriverPublisher(api, catalog)]))
 
     asyncio.run(main())
 

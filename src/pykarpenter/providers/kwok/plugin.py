@@ -10,6 +10,7 @@ from pykarpenter.cloud.plugin import BackgroundTask, BuiltProvider, Setting
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.providers.kwok.kubelet import Kubelets
 from pykarpenter.providers.kwok.provider import KwokProvider
+from pykarpenter.providers.kwok.publish import DriverPublisher
 from pykarpenter.runtime.clock import Clock
 
 BUILTIN = "builtin"
@@ -49,5 +50,6 @@ class KwokPlugin:
         provider = KwokProvider(api, clock, catalog)
         background = [BackgroundTask("kwok.registrations", provider.run_registrations)]
         if settings.get(KUBELETS.flag, BUILTIN) == BUILTIN:
-            background.append(BackgroundTask("kwok.kubelets", Kubelets(api, clock).run))
+            kubelets = Kubelets(api, clock, publishers=[DriverPublisher(api, catalog)])
+            background.append(BackgroundTask("kwok.kubelets", kubelets.run))
         return BuiltProvider(provider, tuple(background))
