@@ -10,6 +10,7 @@ import click
 # Command -> module that holds `command`; loading lazily keeps `--help` and small commands quick.
 COMMANDS: dict[str, str] = {
     "crds": "pykarpenter.cli.crds",
+    "demo": "pykarpenter.cli.demo",
     "kubelets": "pykarpenter.cli.kubelets",
     "plan": "pykarpenter.cli.plan",
     "run": "pykarpenter.cli.run",

@@ -1,0 +1,209 @@
+"""The demonstration's story: a web service, a burst of batch jobs, GPU work, and the way back down.
+
+Each chapter waits for what it promises; a promise that does not come true in time ends the story with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pykarpenter.api import kinds, labels
+from pykarpenter.cloud.catalog import INSTANCE_FAMILY
+from pykarpenter.kube.contract import Json
+from pykarpenter.kube.errors import NotFound
+from pykarpenter.sim.cloud.cloud import Timing
+from pykarpenter.sim.cluster import EmbeddedCluster
+
+# Machines of the demonstration come quickly: nobody wants to watch a real boot.
+TIMING = Timing(launch_s=(0.3, 0.8), boot_s=(3.0, 6.0), shutdown_s=(1.0, 2.0), call_s=(0.01, 0.05))
+
+WEB = 12
+BATCH = 60
+GPU = 3
+GPU_FAMILIES = ["g4", "g6", "p4"]
+GPU_TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+
+# How long an emptied machine may stay before the story gives it back itself.
+_PATIENCE_S = 12.0
+
+Say = Callable[[str], None]
+
+
+class StoryFailed(Exception):
+    """A promise of the story did not come true."""
+
+
+def manifests() -> list[Json]:
+    """The class and the two pools."""
+    return [
+        {
+            "apiVersion": "pykarpenter.sh/v1alpha1",
+            "kind": "SimNodeClass",
+            "metadata": {"name": "default"},
+            "spec": {},
+        },
+        _pool("general", [{"key": INSTANCE_FAMILY, "operator": "NotIn", "values": GPU_FAMILIES}], [], {"cpu": "500"}),
+        _pool(
+            "gpu",
+            [{"key": INSTANCE_FAMILY, "operator": "In", "values": GPU_FAMILIES}],
+            [GPU_TAINT],
+            {"nvidia.com/gpu": "16"},
+        ),
+    ]
+
+
+def _pool(name: str, requirements: list[Json], taints: list[Json], limits: Json) -> Json:
+    template = {
+        "nodeClassRef": {"group": "pykarpenter.sh", "kind": "SimNodeClass", "name": "default"},
+        "requirements": [
+            {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.SPOT, labels.ON_DEMAND]},
+            *requirements,
+        ],
+        "taints": taints,
+    }
+    spec = {
+        "template": {"spec": template},
+        "limits": limits,
+        "disruption": {"consolidateAfter": "5s", "consolidationPolicy": "WhenEmpty", "budgets": [{"nodes": "100%"}]},
+    }
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+
+def _pod(app: str, requests: Json, **spec: Any) -> Json:
+    container = {
+        "name": "main",
+        "image": f"example.com/{app}:1",
+        "resources": {"requests": requests, "limits": {k: v for k, v in requests.items() if "/" in k}},
+    }
+    return {"metadata": {"labels": {"app": app}}, "spec": {"containers": [container], **spec}}
+
+
+def web() -> Json:
+    spread = {
+        "maxSkew": 1,
+        # Without it the first two zones to have a node would take all pods.
+        "minDomains": 3,
+        "topologyKey": labels.ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    template = _pod("web", {"cpu": "500m", "memory": "768Mi"}, topologySpreadConstraints=[spread])
+    return _deployment("web", WEB, template)
+
+
+def training() -> Json:
+    toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    requests = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    return _deployment("training", GPU, _pod("training", requests, tolerations=[toleration]))
+
+
+def batch() -> Json:
+    template = _pod("batch", {"cpu": "1", "memory": "1536Mi"}, restartPolicy="Never")
+    template["metadata"]["annotations"] = {f"{labels.OWN_GROUP}/completes-after": "8s"}
+    spec = {"parallelism": BATCH, "completions": BATCH, "backoffLimit": BATCH, "template": template}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "batch"}, "spec": spec}
+
+
+def _deployment(name: str, replicas: int, template: Json) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+
+
+class Story:
+    """Tells the story in a cluster whose operator runs."""
+
+    def __init__(self, cluster: EmbeddedCluster, say: Say) -> None:
+        self._cluster = cluster
+        self._say = say
+        self.chapter = ""
+        self.peak_price = 0.0
+
+    async def tell(self) -> None:
+        """From the first pod to the last machine given back; raises StoryFailed."""
+        await self._begin("1/4  a web service", f"{WEB} web pods, spread over three zones", [*manifests(), web()])
+        await self._until(lambda: self._running("web") == WEB, f"{WEB} web pods run")
+        await self._begin(
+            "2/4  a burst of batch jobs", f"{BATCH} batch pods at once, a few seconds of work each", [batch()]
+        )
+        await self._until(lambda: self._finished("batch") > 0, "batch pods finish")
+        await self._begin("3/4  GPU work", f"{GPU} training pods, one GPU each", [training()])
+        await self._until(lambda: self._running("training") == GPU, f"{GPU} training pods run")
+        await self._until(lambda: self._finished("batch") == BATCH, f"{BATCH} batch pods are done")
+        self.chapter = "4/4  the way back down"
+        self._say("training ends; every machine without work is given back")
+        await self._cluster.api.patch(kinds.DEPLOYMENT, "training", {"spec": {"replicas": 0}}, "default")
+        await self._until(lambda: not self._running("training"), "training pods are gone")
+        await self._give_back()
+        self.chapter = "the end"
+        problems = self.problems()
+        if problems:
+            raise StoryFailed("; ".join(problems))
+
+    def problems(self) -> list[str]:
+        """What is not as it should be at the end."""
+        found = []
+        if self._running("web") != WEB:
+            found.append(f"{self._running('web')} of {WEB} web pods run")
+        if self._finished("batch") != BATCH:
+            found.append(f"{self._finished('batch')} of {BATCH} batch pods succeeded")
+        gpu = [c.name for c in self._claims() if c.pool_name == "gpu"]
+        if gpu:
+            found.append(f"GPU machines are left: {', '.join(gpu)}")
+        if self._cluster.cloud.price_per_hour() >= self.peak_price:
+            found.append(f"the bill did not fall below its peak of ${self.peak_price:.2f}/h")
+        if len(self._cluster.cloud.live()) != len(self._claims()):
+            found.append("machines and NodeClaims do not match")
+        return found
+
+    async def _begin(self, chapter: str, sentence: str, objects: list[Json]) -> None:
+        self.chapter = chapter
+        self._say(sentence)
+        await self._cluster.install(objects)
+
+    async def _until(self, holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
+        deadline = self._cluster.clock.monotonic() + timeout_s
+        while not holds():
+            self.peak_price = max(self.peak_price, self._cluster.cloud.price_per_hour())
+            if self._cluster.clock.monotonic() > deadline:
+                raise StoryFailed(f"not within {timeout_s:.0f} s: {what}")
+            await asyncio.sleep(0.1)
+
+    async def _give_back(self) -> None:
+        """Wait for emptied machines to go; those that stay are given back by deleting their NodeClaims."""
+        with suppress(StoryFailed):
+            await self._until(lambda: not self._empty(), "emptied machines go by themselves", _PATIENCE_S)
+        for name in self._empty():
+            try:
+                await self._cluster.api.delete(kinds.NODE_CLAIM, name)
+            except NotFound:
+                continue
+        await self._until(lambda: not self._empty(), "emptied machines are given back")
+
+    def _empty(self) -> list[str]:
+        """NodeClaims whose node has no pod that is still to run."""
+        busy = {p.spec.node_name for p in self._pods() if p.status.phase in ("Pending", "Running")}
+        return [c.name for c in self._claims() if c.status.node_name not in busy]
+
+    def _pods(self) -> list[Any]:
+        return self._cluster.views.of(kinds.POD).values()
+
+    def _claims(self) -> list[Any]:
+        table = self._cluster.store.table(kinds.NODE_CLAIM.group, kinds.NODE_CLAIM.plural)
+        return [entry.decode(kinds.NODE_CLAIM.type) for _, entry in sorted(table.entries.items())]
+
+    def _running(self, app: str) -> int:
+        return sum(
+            p.metadata.labels.get("app") == app and p.status.phase == "Running" and not p.is_deleting
+            for p in self._pods()
+        )
+
+    def _finished(self, app: str) -> int:
+        return sum(p.metadata.labels.get("app") == app and p.status.phase == "Succeeded" for p in self._pods())

@@ -1,0 +1,121 @@
+"""The program under test as a process of the embedded cluster: started, killed, started again.
+
+Each start has an identity, a client and a provider of its own, so nothing in memory survives a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from pykarpenter.cloud.provider import CloudProvider
+from pykarpenter.controllers.operator import LeaseLost, Operator
+from pykarpenter.kube.contract import KubeApi
+from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.settings import Settings
+from pykarpenter.sim.api import Middleware, Request
+from pykarpenter.sim.cloud.provider import SimProvider
+from pykarpenter.sim.cluster import EmbeddedCluster
+
+ProviderFactory = Callable[[KubeApi, Clock], CloudProvider]
+ClientFactory = Callable[[str, Sequence[Middleware]], KubeApi]
+
+# What a Deployment takes to start a pod again after it ended.
+RESTART_S = 10.0
+
+
+class _Unplugged(Middleware):
+    """The process is gone: whatever it still tries does not reach the server."""
+
+    gone = False
+
+    async def before(self, request: Request) -> None:
+        if self.gone:
+            raise ConnectionResetError("the process is gone")
+
+
+class OperatorProcess:
+    def __init__(
+        self,
+        cluster: EmbeddedCluster,
+        settings: Settings | None = None,
+        *,
+        middleware: Sequence[Middleware] = (),
+        make_provider: ProviderFactory | None = None,
+        clock: Clock | None = None,
+        make_client: ClientFactory | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._settings = settings or Settings()
+        self._middleware = list(middleware)
+        self._make_provider = make_provider or self._sim_provider
+        self._clock = clock or cluster.clock
+        self._make_client = make_client or cluster.client
+        self._task: asyncio.Task[None] | None = None
+        self._plug = _Unplugged()
+        self.operator: Operator | None = None
+        self.starts = 0
+        # What a process died of other than being killed or losing its lease.
+        self.failures: list[BaseException] = []
+
+    @property
+    def is_running(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> Operator:
+        """A new process; the one before must have ended."""
+        self.starts += 1
+        identity = f"operator-{self.starts}"
+        self._plug = _Unplugged()
+        api = self._make_client(identity, [self._plug, *self._middleware])
+        self.operator = Operator(
+            api,
+            self._make_provider(api, self._clock),
+            self._clock,
+            self._settings,
+            identity=identity,
+            chance=random.Random(f"{self._cluster.options.seed}/{identity}").random,
+        )
+        self._task = asyncio.get_running_loop().create_task(self._supervised(self.operator), name=identity)
+        return self.operator
+
+    def crash(self) -> None:
+        """kill -9: what is in flight is lost, the lease is not released."""
+        self._plug.gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """End the process and wait for it."""
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def run_for_ever(self) -> None:
+        """Start the process again a while after it ended, as its Deployment would."""
+        while True:
+            if not self.is_running:
+                self.start()
+            assert self._task is not None
+            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.sleep(RESTART_S)
+
+    async def _supervised(self, operator: Operator) -> None:
+        try:
+            await operator.run()
+        except LeaseLost:
+            return
+        except Exception as error:
+            if not self._plug.gone and not _is_lease_lost(error):
+                self.failures.append(error)
+
+    def _sim_provider(self, api: KubeApi, clock: Clock) -> CloudProvider:
+        return SimProvider(api, clock, self._cluster.cloud)
+
+
+def _is_lease_lost(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_lease_lost(inner) for inner in error.exceptions)
+    return isinstance(error, LeaseLost)
