@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from pykarpenter.kube.contract import WatchEvent
-from pykarpenter.kube.errors import ApiError, Conflict, ServerFault, TooManyRequests
-from pykarpenter.sim.api import Middleware, Request
+from pykarpenter.api.kinds import Kind
+from pykarpenter.kube.contract import EVERYTHING, Selection, WatchEvent
+from pykarpenter.kube.errors import ApiError, Conflict, Expired, ServerFault, TooManyRequests
+from pykarpenter.sim.api import Middleware, Request, StoreApi
+
+T = TypeVar("T")
 
 _WRITES = ("create", "patch", "delete", "evict", "bind")
 
 
 def _time() -> float:
     return asyncio.get_running_loop().time()
+
+
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    name: str
+    matches: Callable[[Request], bool]
+    on_crash: Callable[[], None]
 
 
 class ApiFaults(Middleware):
@@ -39,12 +50,11 @@ class ApiFaults(Middleware):
         self.lease_blocked_until = 0.0
         # Seconds by which events of a kind come late, by plural.
         self.lag_s: dict[str, float] = {}
-        self._crash: Callable[[Request], bool] | None = None
-        self._on_crash: Callable[[], None] | None = None
+        self._crash: _Crash | None = None
 
-    def crash_when(self, matches: Callable[[Request], bool], on_crash: Callable[[], None]) -> None:
+    def crash_when(self, name: str, matches: Callable[[Request], bool], on_crash: Callable[[], None]) -> None:
         """Kill the process right before the first request that matches: it is never sent (F2, F21)."""
-        self._crash, self._on_crash = matches, on_crash
+        self._crash = _Crash(name, matches, on_crash)
 
     def calm(self) -> None:
         """Stop every fault; what has fired stays counted."""
@@ -54,11 +64,10 @@ class ApiFaults(Middleware):
 
     async def before(self, request: Request) -> None:
         await self._pause()
-        if self._crash is not None and self._crash(request):
-            crash, self._crash = self._on_crash, None
-            self.fired["crash"] += 1
-            if crash is not None:
-                crash()
+        if self._crash is not None and self._crash.matches(request):
+            crash, self._crash = self._crash, None
+            self.fired[crash.name] += 1
+            crash.on_crash()
             # A dead process sends nothing: this waits until its task is cancelled.
             await asyncio.Event().wait()
         if self.outage_until > _time():
@@ -116,3 +125,31 @@ class ApiFaults(Middleware):
         setattr(self, name, left - 1)
         self.fired[name] += 1
         return True
+
+
+class FaultyApi(StoreApi):
+    """A client whose watches report when their history has been forgotten (F16)."""
+
+    faults: ApiFaults
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str = "",
+        send_initial_events: bool = False,
+        timeout_s: float = 0.0,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        try:
+            async for event in super().watch(
+                kind,
+                selection,
+                resource_version=resource_version,
+                send_initial_events=send_initial_events,
+                timeout_s=timeout_s,
+            ):
+                yield event
+        except Expired:
+            self.faults.fired["expired"] += 1
+            raise

@@ -1,0 +1,288 @@
+"""How the steps of a story are carried out in a world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from pykarpenter.api import kinds, labels
+from pykarpenter.kube.contract import Json
+from pykarpenter.kube.errors import ApiError
+from pykarpenter.sim.api import Request
+from pykarpenter.sim.cloud.cloud import foreign_instance
+from pykarpenter.sim.cloud.instances import TAG_CLAIM, TAG_CLUSTER
+
+if TYPE_CHECKING:
+    from pykarpenter.sim.faults.world import World
+
+CLASS: Json = {
+    "apiVersion": "pykarpenter.sh/v1alpha1",
+    "kind": "SimNodeClass",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+
+
+def pool_manifest(name: str, limit_cpu: int = 0, requirements: list[Json] | None = None) -> Json:
+    """A NodePool of the simulated cloud; nodes are replaced only by people, until disruption is part of the story."""
+    spec: Json = {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "pykarpenter.sh", "kind": "SimNodeClass", "name": "default"},
+                "requirements": requirements or [{"key": labels.ARCH, "operator": "In", "values": ["amd64"]}],
+            }
+        },
+    }
+    if limit_cpu:
+        spec["limits"] = {"cpu": str(limit_cpu)}
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+
+async def pool(world: World, name: str, limit: int) -> None:
+    await world.install([CLASS, pool_manifest(name, limit)])
+
+
+async def deploy(
+    world: World, name: str, replicas: int, cpu: str, memory: str, *, spread: bool = False, guarded: bool = False
+) -> None:
+    selector = {"matchLabels": {"app": name}}
+    spec: Json = {
+        "containers": [
+            {"name": "main", "image": name, "resources": {"requests": {"cpu": cpu, "memory": memory}}},
+        ]
+    }
+    if spread:
+        constraint = {"maxSkew": 1, "topologyKey": labels.ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+        spec["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
+    template = {"metadata": {"labels": {"app": name}}, "spec": spec}
+    objects: list[Json] = [
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {"replicas": replicas, "selector": selector, "template": template},
+        }
+    ]
+    if guarded:
+        objects.append(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": name},
+                "spec": {"maxUnavailable": 1, "selector": selector},
+            }
+        )
+    await world.install(objects)
+
+
+async def job(world: World, name: str, pods: int, runs_for: int) -> None:
+    container = {"name": "main", "image": name, "resources": {"requests": {"cpu": "1", "memory": "512Mi"}}}
+    template = {
+        "metadata": {"annotations": {f"{labels.OWN_GROUP}/completes-after": f"{runs_for}s"}},
+        "spec": {"restartPolicy": "Never", "containers": [container]},
+    }
+    spec = {
+        "parallelism": pods,
+        "completions": pods,
+        "backoffLimit": 1000,
+        "ttlSecondsAfterFinished": 60,
+        "template": template,
+    }
+    await world.install([{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}])
+
+
+async def scale(world: World, name: str, to: int) -> None:
+    with suppress(ApiError):
+        await world.user.patch(kinds.DEPLOYMENT, name, {"spec": {"replicas": to}}, "default")
+
+
+async def delete_pod(world: World, which: int) -> None:
+    pods = [p for p in world.all(kinds.POD) if p.spec.node_name and not p.is_deleting]
+    if pods:
+        victim = pods[which % len(pods)]
+        with suppress(ApiError):
+            await world.user.delete(kinds.POD, victim.name, victim.namespace)
+
+
+async def delete_claim(world: World, which: int) -> None:
+    claims = [c for c in world.all(kinds.NODE_CLAIM) if not c.is_deleting]
+    if claims:
+        with suppress(ApiError):
+            await world.user.delete(kinds.NODE_CLAIM, claims[which % len(claims)].name)
+
+
+async def lose_machine(world: World, which: int) -> None:
+    live = [i for i in world.cluster.cloud.live() if i.token]
+    if live:
+        world.cluster.cloud.lose(live[which % len(live)].id)
+
+
+async def lose_deleting(world: World, which: int) -> None:
+    """F18: the machine disappears while its node is on its way out."""
+    await delete_claim(world, which)
+    await asyncio.sleep(2.0)
+    going = {c.uid for c in world.all(kinds.NODE_CLAIM) if c.is_deleting}
+    for instance in world.cluster.cloud.live():
+        if instance.token in going:
+            world.mark("F18")
+            world.cluster.cloud.lose(instance.id)
+            return
+
+
+async def crash_after_launch(world: World) -> None:
+    """F2: the launch happened, what came of it was never written down."""
+
+    def is_launch_result(request: Request) -> bool:
+        status = request.body.get("status", {}) if isinstance(request.body, dict) else {}
+        return request.kind.plural == "nodeclaims" and request.verb == "patch" and bool(status.get("providerID"))
+
+    world.api_faults.crash_when("F2", is_launch_result, world.process.crash)
+
+
+async def crash_at_write(world: World, nth: int) -> None:
+    """F21: the process dies right before one of its next writes."""
+    left = nth
+
+    def is_nth_write(request: Request) -> bool:
+        nonlocal left
+        if request.verb in ("create", "patch", "delete", "evict") and request.kind.plural not in ("leases", "events"):
+            left -= 1
+        return left <= 0
+
+    world.api_faults.crash_when("F21", is_nth_write, world.process.crash)
+
+
+async def compact(world: World, watches: int) -> None:
+    """F16: watches break, an object goes, and history is forgotten before they resume."""
+    world.api_faults.broken_watches = watches
+    await delete_pod(world, 0)
+    await asyncio.sleep(0.2)
+    world.cluster.store.compact()
+
+
+async def run_short(world: World, zone: str, family: str) -> None:
+    market = world.cluster.cloud.market
+    market.run_short(market.keys(zone=zone, family=family))
+    market.run_short(market.keys(capacity_type=labels.SPOT, family=family))
+
+
+async def deny(world: World, calls: str, for_s: int) -> None:
+    denied = world.cluster.cloud.faults.denied
+    denied[calls] = None
+    await asyncio.sleep(for_s)
+    denied.pop(calls, None)
+
+
+async def interrupt(world: World, share: float) -> None:
+    spot = [i for i in world.cluster.cloud.live() if i.offering.capacity_type == labels.SPOT]
+    for instance in spot[: int(len(spot) * share + 0.5)]:
+        world.mark("F29")
+        world.cluster.cloud.interrupt(instance.id)
+
+
+async def foreign(world: World, *, similar: bool) -> None:
+    """F31: a machine of somebody else, perhaps with a tag that looks like ours."""
+    item = world.cluster.cloud.market.catalog.types[0]
+    tags = {TAG_CLUSTER: "embedded", TAG_CLAIM: "someone-else"} if similar else {TAG_CLUSTER: "other"}
+    world.cluster.cloud.add_foreign(foreign_instance(item, item.offerings[0], tags, world.cluster.clock.now()))
+    world.mark("F31")
+
+
+async def lag_pods(world: World, seconds: int, for_s: int) -> None:
+    world.api_faults.lag_s["pods"] = float(seconds)
+    await asyncio.sleep(for_s)
+    world.api_faults.lag_s.pop("pods", None)
+
+
+async def disorder(world: World, times: int, lag_s: int) -> None:
+    world.api_faults.duplicates = times
+    world.api_faults.lag_s["nodes"] = float(lag_s)
+    await asyncio.sleep(120)
+    world.api_faults.lag_s.pop("nodes", None)
+
+
+async def outage(world: World, for_s: int, errors: int) -> None:
+    world.api_faults.server_errors = errors
+    world.api_faults.throttles = errors
+    world.api_faults.outage_until = asyncio.get_running_loop().time() + for_s
+
+
+def _cloud(field: str) -> Callable[..., Awaitable[None]]:
+    async def arm(world: World, times: int) -> None:
+        setattr(world.cluster.cloud.faults, field, times)
+
+    return arm
+
+
+def _until(field: str) -> Callable[..., Awaitable[None]]:
+    async def arm(world: World, for_s: int) -> None:
+        setattr(world.api_faults, field, asyncio.get_running_loop().time() + for_s)
+
+    return arm
+
+
+async def conflict(world: World, times: int) -> None:
+    world.api_faults.conflicts = times
+
+
+ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
+    "pool": pool,
+    "deploy": deploy,
+    "job": job,
+    "scale": scale,
+    "delete_pod": delete_pod,
+    "delete_claim": delete_claim,
+    "lose_machine": lose_machine,
+    "lose_deleting": lose_deleting,
+    "crash_after_launch": crash_after_launch,
+    "crash_at_write": crash_at_write,
+    "compact": compact,
+    "run_short": run_short,
+    "deny": deny,
+    "interrupt": interrupt,
+    "foreign": foreign,
+    "lag_pods": lag_pods,
+    "disorder": disorder,
+    "outage": outage,
+    "conflict": conflict,
+    "lose_launch_replies": _cloud("lose_launch_replies"),
+    "ignore_deletes": _cloud("ignore_deletes"),
+    "throttle_cloud": _cloud("throttle"),
+    "shorten_lists": _cloud("short_lists"),
+    "stale_lists": _cloud("stale_lists"),
+    "fail_boots": _cloud("boot_failures"),
+    "stall_watches": _until("stalled_until"),
+    "block_lease": _until("lease_blocked_until"),
+    "pause": _until("paused_until"),
+    "break_webhook": _until("webhook_until"),
+}
+
+# What a counter of the API middleware or the cloud means in the fault catalogue.
+MARKS: dict[str, str] = {
+    "F2": "F2",
+    "F21": "F21",
+    "lose_launch_replies": "F3",
+    "ignore_deletes": "F4",
+    "throttle": "F5",
+    "short_lists": "F6",
+    "stale_lists": "F7",
+    "shortage": "F8",
+    "boot_failures": "F9",
+    "lag": "F13",
+    "stall": "F15",
+    "expired": "F16",
+    "denied": "F17",
+    "lease_blocked": "F19",
+    "pause": "F20",
+    "conflicts": "F22",
+    "outage": "F23",
+    "server_errors": "F23",
+    "duplicates": "F24",
+    "webhook": "F32",
+}
+
+
+async def carry_out(world: World, action: str, args: dict[str, Any]) -> None:
+    await ACTIONS[action](world, **args)

@@ -1,0 +1,33 @@
+"""Makes a failing story short: takes steps away as long as it still fails in the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pykarpenter.sim.faults.stories import Story
+
+# Whether a shorter story still fails in the way that is looked for.
+StillFails = Callable[[Story], bool]
+
+
+def shrink(story: Story, still_fails: StillFails, *, most_runs: int = 60) -> Story:
+    """The shortest story found within so many runs; halves first, then single steps."""
+    runs = 0
+    steps = list(story.steps)
+    size = max(1, len(steps) // 2)
+    while size >= 1 and runs < most_runs:
+        shorter = None
+        for start in range(0, len(steps), size):
+            candidate = steps[:start] + steps[start + size :]
+            runs += 1
+            if candidate and still_fails(Story(story.seed, tuple(candidate))):
+                shorter = candidate
+                break
+            if runs >= most_runs:
+                break
+        if shorter is not None:
+            steps = shorter
+            size = min(size, max(1, len(steps) // 2))
+        else:
+            size //= 2
+    return Story(story.seed, tuple(steps))

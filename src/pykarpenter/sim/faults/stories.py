@@ -1,0 +1,111 @@
+"""Stories drawn from a seed: what users do to a cluster, and what goes wrong meanwhile.
+
+A story is a list of steps of plain values, so it can be printed, shortened and replayed. Drawing knows nothing of how
+a step is carried out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+# Users act and faults strike for this long; then the world has the rest to settle.
+BUSY_S = 1800.0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing that happens at a time (seconds from the start)."""
+
+    at: float
+    action: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{key}={value}" for key, value in self.args.items())
+        return f"{self.at:7.1f} s  {self.action}({listed})"
+
+
+class Story(msgspec.Struct, frozen=True):
+    """A seed and its steps in order of time."""
+
+    seed: int
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A row of the fault catalogue: the action that arms it and how its arguments are drawn."""
+
+    action: str
+    draw: Callable[[random.Random], dict[str, Any]] = lambda _: {}
+
+
+FAULTS: dict[str, Fault] = {
+    "F2": Fault("crash_after_launch"),
+    "F3": Fault("lose_launch_replies", lambda r: {"times": r.randint(1, 3)}),
+    "F4": Fault("ignore_deletes", lambda r: {"times": r.randint(1, 3)}),
+    "F5": Fault("throttle_cloud", lambda r: {"times": r.randint(3, 15)}),
+    "F6": Fault("shorten_lists", lambda r: {"times": r.randint(1, 4)}),
+    "F7": Fault("stale_lists", lambda r: {"times": r.randint(1, 4)}),
+    "F8": Fault("run_short", lambda r: {"zone": r.choice(["demo-1a", "demo-1b"]), "family": r.choice(["c", "m", "t"])}),
+    "F9": Fault("fail_boots", lambda r: {"times": r.randint(1, 2)}),
+    "F13": Fault("lag_pods", lambda r: {"seconds": 60, "for_s": r.randint(120, 300)}),
+    "F15": Fault("stall_watches", lambda r: {"for_s": r.randint(100, 400)}),
+    "F16": Fault("compact", lambda r: {"watches": r.randint(4, 20)}),
+    "F17": Fault("deny", lambda r: {"calls": r.choice(["terminate", "launch", "list"]), "for_s": r.randint(60, 300)}),
+    "F18": Fault("lose_deleting", lambda r: {"which": r.randint(0, 9)}),
+    "F19": Fault("block_lease", lambda r: {"for_s": r.randint(20, 60)}),
+    "F20": Fault("pause", lambda r: {"for_s": r.randint(30, 90)}),
+    "F21": Fault("crash_at_write", lambda r: {"nth": r.randint(1, 30)}),
+    "F22": Fault("conflict", lambda r: {"times": r.randint(3, 20)}),
+    "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
+    "F24": Fault("disorder", lambda r: {"times": r.randint(20, 80), "lag_s": r.choice([1, 2, 5])}),
+    "F29": Fault("interrupt", lambda r: {"share": 0.5}),
+    "F31": Fault("foreign", lambda r: {"similar": r.random() < 0.5}),
+    "F32": Fault("break_webhook", lambda r: {"for_s": r.randint(20, 120)}),
+}
+
+
+def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_faults: int = 4) -> Story:
+    """Users' actions and some faults over half an hour, all from one seed."""
+    rng = random.Random(f"story/{seed}")
+    steps = [Step(1.0, "pool", {"name": "general", "limit": rng.choice([0, 0, 400, 1000])})]
+    names = [f"app-{i}" for i in range(rng.randint(1, 3))]
+    for name in names:
+        steps.append(Step(round(rng.uniform(2, 60), 1), "deploy", {"name": name, **_shape(rng)}))
+    for _ in range(rng.randint(3, 8)):
+        steps.append(_user_step(rng, names))
+    for fault in rng.sample(faults, k=min(len(faults), rng.randint(1, most_faults))):
+        at = round(rng.uniform(5, BUSY_S * 0.8), 1)
+        steps.append(Step(at, FAULTS[fault].action, FAULTS[fault].draw(rng)))
+        # Something must happen while the fault is armed, or it would never fire.
+        steps.append(Step(round(at + rng.uniform(0.5, 5), 1), "scale", {"name": rng.choice(names), "to": _size(rng)}))
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def _shape(rng: random.Random) -> dict[str, Any]:
+    return {
+        "replicas": _size(rng),
+        "cpu": rng.choice(["250m", "500m", "1", "2", "3500m"]),
+        "memory": rng.choice(["256Mi", "1Gi", "4Gi"]),
+        "spread": rng.random() < 0.3,
+        "guarded": rng.random() < 0.4,
+    }
+
+
+def _size(rng: random.Random) -> int:
+    return rng.choice([1, 2, 3, 5, 8, 13, 20])
+
+
+def _user_step(rng: random.Random, names: list[str]) -> Step:
+    at = round(rng.uniform(60, BUSY_S), 1)
+    action = rng.choice(["scale", "scale", "scale", "delete_claim", "delete_pod", "job", "lose_machine"])
+    if action == "scale":
+        return Step(at, action, {"name": rng.choice(names), "to": _size(rng)})
+    if action == "job":
+        return Step(at, action, {"name": f"job-{int(at)}", "pods": rng.randint(1, 8), "runs_for": rng.randint(30, 240)})
+    return Step(at, action, {"which": rng.randint(0, 9)})

@@ -1,0 +1,163 @@
+"""One seeded world: an embedded cluster, the real program in it, a story that happens, and checkers that watch.
+
+Everything runs on one virtual-time loop from one seed; the outcome says what was broken, what fired, and a hash of
+the whole history.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pykarpenter.api import kinds
+from pykarpenter.cloud.provider import CloudProvider
+from pykarpenter.kube.contract import Json, KubeApi, Selection
+from pykarpenter.providers.kwok.kubelet import KubeletOptions
+from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.settings import Settings
+from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
+from pykarpenter.sim.api import Middleware
+from pykarpenter.sim.checkers import Report, SafetyCheckers, Violation, check_liveness
+from pykarpenter.sim.cloud.cloud import SimCloud
+from pykarpenter.sim.cloud.provider import SimProvider
+from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
+from pykarpenter.sim.faults.actions import MARKS, carry_out
+from pykarpenter.sim.faults.api import ApiFaults, FaultyApi
+from pykarpenter.sim.faults.stories import BUSY_S, Story
+from pykarpenter.sim.journal import Journal
+from pykarpenter.sim.process import OperatorProcess
+
+# After the faults: long enough for leases, liveness timeouts and collectors to run their course.
+SETTLE_S = 2400.0
+STEADY_S = 600.0
+
+LEASE = ("karpenter-leader-election", "kube-system")
+
+MakeProvider = Callable[[KubeApi, Clock, SimCloud], CloudProvider]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one world came to."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    fired: dict[str, int]
+    digest: str
+    writes: int
+    launches: int
+    failures: tuple[str, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations and not self.failures
+
+
+@dataclass(slots=True)
+class World:
+    """The parts that actions work on."""
+
+    cluster: EmbeddedCluster
+    user: KubeApi
+    process: OperatorProcess
+    api_faults: ApiFaults
+    marks: Counter[str] = field(default_factory=Counter)
+
+    def mark(self, fault: str) -> None:
+        self.marks[fault] += 1
+
+    async def install(self, objects: Sequence[Json]) -> None:
+        await self.cluster.install(objects)
+
+    def all(self, kind: kinds.Kind[Any]) -> list[Any]:
+        """Every object of a kind, by key."""
+        table = self.cluster.store.table(kind.group, kind.plural)
+        return [entry.decode(kind.type) for _, entry in sorted(table.entries.items())]
+
+    def fired(self) -> dict[str, int]:
+        total = Counter(self.marks)
+        for source in (self.api_faults.fired, self.cluster.cloud.faults.fired):
+            for name, count in source.items():
+                if name in MARKS:
+                    total[MARKS[name]] += count
+        return dict(sorted(total.items(), key=lambda item: int(item[0][1:])))
+
+
+def run_story(story: Story, *, settings: Settings | None = None, make_provider: MakeProvider | None = None) -> Outcome:
+    """Let a story happen on a fresh virtual-time loop and judge it."""
+    return run_virtual(_run(story, settings or Settings(), make_provider or _sim_provider))
+
+
+def _sim_provider(api: KubeApi, clock: Clock, cloud: SimCloud) -> CloudProvider:
+    return SimProvider(api, clock, cloud)
+
+
+async def _run(story: Story, settings: Settings, make_provider: MakeProvider) -> Outcome:
+    clock = running_clock()
+    options = ClusterOptions(
+        seed=story.seed,
+        kubelet=KubeletOptions(nodes=Selection(), lease_interval_s=None),
+        scheduler_events=False,
+    )
+    async with EmbeddedCluster(clock, options) as cluster:
+        journal = Journal(cluster.store)
+        report = Report()
+        checkers = SafetyCheckers(cluster, journal, report)
+        checkers.require_lease(*LEASE)
+        faults = ApiFaults()
+
+        def make_client(name: str, middleware: Sequence[Middleware]) -> KubeApi:
+            api = FaultyApi(cluster.store, client=name, middleware=middleware)
+            api.faults = faults
+            return api
+
+        process = OperatorProcess(
+            cluster,
+            settings,
+            middleware=[faults, checkers],
+            make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
+            make_client=make_client,
+        )
+        world = World(cluster, cluster.client("user"), process, faults)
+        keeper = asyncio.create_task(process.run_for_ever(), name="keeper")
+        try:
+            await _tell(world, story)
+            await _settle(world, report)
+        finally:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            await process.stop()
+        return Outcome(
+            seed=story.seed,
+            violations=tuple(report.violations),
+            fired=world.fired(),
+            digest=journal.digest(),
+            writes=journal.count,
+            launches=cluster.cloud.ledger.launched,
+            failures=tuple(f"{type(error).__name__}: {error}" for error in process.failures),
+        )
+
+
+async def _tell(world: World, story: Story) -> None:
+    """Carry out the steps at their times; steps that last run beside the others."""
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    async with asyncio.TaskGroup() as group:
+        for number, step in enumerate(story.steps):
+            await asyncio.sleep(max(0.0, start + step.at - loop.time()))
+            group.create_task(carry_out(world, step.action, step.args), name=f"step-{number}:{step.action}")
+    await asyncio.sleep(max(0.0, start + BUSY_S - loop.time()))
+
+
+async def _settle(world: World, report: Report) -> None:
+    world.api_faults.calm()
+    world.cluster.cloud.faults.calm()
+    world.cluster.cloud.market.restock()
+    await asyncio.sleep(SETTLE_S)
+    before = world.cluster.cloud.ledger.launched
+    await asyncio.sleep(STEADY_S)
+    now = world.cluster.cloud.ledger.launched
+    check_liveness(world.cluster, report, launches_since=before, launches_now=now)

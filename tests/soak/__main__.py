@@ -1,0 +1,100 @@
+"""`python -m tests.soak`: many seeded worlds, every safety checker after every write, liveness at the end.
+
+A failing seed is shortened and written down, with one command that replays it. The table at the end says how often
+each fault really fired; with enough seeds a required fault that never fired is a failure too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from pykarpenter.sim.faults.shrinking import shrink
+from pykarpenter.sim.faults.stories import FAULTS, Story, draw_story
+from pykarpenter.sim.faults.world import Outcome, run_story
+
+OUT = Path("out/soak")
+# Faults that must be seen in a run of at least this many seeds.
+REQUIRED = ("F2", "F3", "F4", "F6", "F7", "F15", "F16", "F22", "F23", "F24")
+ENOUGH_SEEDS = 150
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many worlds")
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--replay", type=Path, help="run one written story instead of drawing any")
+    parser.add_argument("--no-shrink", action="store_true", help="do not shorten failing stories")
+    args = parser.parse_args()
+    if args.replay is not None:
+        return replay(args.replay)
+    return soak(args.first_seed, args.seeds, shorten=not args.no_shrink)
+
+
+def replay(path: Path) -> int:
+    story = msgspec.json.decode(path.read_bytes(), type=Story)
+    outcome = run_story(story)
+    for step in story.steps:
+        print(f"  {step}")
+    describe(outcome)
+    return 0 if outcome.is_good else 1
+
+
+def soak(first: int, count: int, *, shorten: bool) -> int:
+    started = time.monotonic()
+    fired: Counter[str] = Counter()
+    worlds: Counter[str] = Counter()
+    bad: list[int] = []
+    for seed in range(first, first + count):
+        outcome = run_story(draw_story(seed))
+        fired.update(outcome.fired)
+        worlds.update(outcome.fired.keys())
+        if not outcome.is_good:
+            bad.append(seed)
+            describe(outcome)
+            report_failure(draw_story(seed), outcome, shorten=shorten)
+        elif sys.stdout.isatty() or seed % 20 == 0:
+            print(f"seed {seed}: good ({outcome.writes} writes, {outcome.launches} launches)", flush=True)
+    print(f"\n{count} worlds in {time.monotonic() - started:.0f} s, {len(bad)} bad: {bad or 'none'}")
+    print("fault  fired  in worlds")
+    for fault in FAULTS:
+        print(f"{fault:5}  {fired[fault]:5}  {worlds[fault]}")
+    missing = [fault for fault in REQUIRED if not fired[fault]] if count >= ENOUGH_SEEDS else []
+    if missing:
+        print(f"never fired: {', '.join(missing)}")
+    return 1 if bad or missing else 0
+
+
+def describe(outcome: Outcome) -> None:
+    print(f"seed {outcome.seed}: {'good' if outcome.is_good else 'BAD'}, history {outcome.digest[:16]}")
+    for violation in outcome.violations[:10]:
+        print(f"  {violation}")
+    for failure in outcome.failures[:5]:
+        print(f"  the program died: {failure}")
+
+
+def report_failure(story: Story, outcome: Outcome, *, shorten: bool) -> None:
+    wanted = {v.invariant for v in outcome.violations} or {"died"}
+
+    def still_fails(candidate: Story) -> bool:
+        result = run_story(candidate)
+        found = {v.invariant for v in result.violations} or ({"died"} if result.failures else set())
+        return bool(found & wanted)
+
+    if shorten:
+        story = shrink(story, still_fails)
+    OUT.mkdir(parents=True, exist_ok=True)
+    path = OUT / f"seed-{story.seed}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(story), indent=2))
+    for step in story.steps:
+        print(f"  {step}")
+    print(f"  replay: python -m tests.soak --replay {path}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
