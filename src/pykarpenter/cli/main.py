@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "kubelets": "pykarpenter.cli.kubelets",
     "plan": "pykarpenter.cli.plan",
     "run": "pykarpenter.cli.run",
+    "simulate": "pykarpenter.cli.simulate",
     "validate": "pykarpenter.cli.validate",
     "version": "pykarpenter.cli.version",
 }

@@ -1,0 +1,233 @@
+"""Scenario files: what is in the cluster at the start, what happens when, and for how long.
+
+Snapshots and plain manifests are scenarios too: their objects are there from the start and nothing else happens.
+Every problem is a ManifestError with file, field and remedy.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pykarpenter.api import kinds
+from pykarpenter.api.duration import InvalidDuration, parse_duration
+from pykarpenter.api.manifests import Document, ManifestError
+from pykarpenter.cloud.catalog import Catalog, CatalogError, parse_entries, read_catalog
+from pykarpenter.kube.contract import Json
+from pykarpenter.sim.faults.actions import ACTIONS
+from pykarpenter.sim.faults.stories import FAULTS, Step
+
+GROUP = "pykarpenter.sh"
+DEFAULT_DURATION_S = 3600.0
+SNAPSHOT = "ClusterSnapshot"
+
+_FIELDS = ("duration", "catalog", "pricePeriod", "objects", "steps", "waves")
+_STEP_FIELDS = ("apply", "scale", "delete", "fault")
+_WAVE_FIELDS = ("deployment", "namespace", "low", "high", "period", "peak", "every")
+_FAULT_ACTIONS = tuple(sorted(fault.action for fault in FAULTS.values()))
+# Of a snapshot, machines are bought anew and these are made by their controllers.
+_DERIVED = frozenset(
+    {"Node", "NodeClaim", "ReplicaSet", "Event", "Lease", "CSINode", "VolumeAttachment", "PersistentVolume"}
+)
+_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Ready to run: manifests for the start, steps in order of time, seconds to run."""
+
+    name: str
+    duration_s: float
+    objects: tuple[Json, ...]
+    steps: tuple[Step, ...]
+    catalog: Catalog
+    price_period_s: float | None = None
+
+
+def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenario:
+    """The scenario of an input; raises ManifestError. `catalog` overrides what the input names."""
+    listed = list(documents)
+    if not listed:
+        raise ManifestError("the input holds no objects: give a scenario, a snapshot or manifests")
+    scenarios = [d for d in listed if (d.group, d.kind) == (GROUP, "Scenario")]
+    if len(scenarios) > 1:
+        raise scenarios[1].error("kind", "Scenario", "only one scenario can run at a time; remove this one")
+    snapshot = next((d for d in listed if (d.group, d.kind) == (GROUP, SNAPSHOT)), None)
+    others = [d for d in listed if d.kind not in ("Scenario", SNAPSHOT)]
+    objects = _plain_objects(others)
+    if not scenarios:
+        name = snapshot.name if snapshot is not None else others[0].source
+        return Scenario(name, DEFAULT_DURATION_S, objects, (), _catalog(snapshot, catalog))
+    return _from_document(scenarios[0], objects, catalog)
+
+
+def _from_document(document: Document, objects: tuple[Json, ...], catalog: str) -> Scenario:
+    spec = document.data.get("spec")
+    if not isinstance(spec, Mapping):
+        raise document.error("spec", spec, f"a scenario needs a spec with {', '.join(_FIELDS)}")
+    for field in spec:
+        if field not in _FIELDS:
+            raise document.error(f"spec.{field}", spec[field], f"unknown field; known are {', '.join(_FIELDS)}")
+    duration = _duration(document, "spec.duration", spec.get("duration"))
+    listed = _list(document, "spec.objects", spec.get("objects"))
+    inline = [_object(document, f"spec.objects[{i}]", body) for i, body in enumerate(listed)]
+    steps = [
+        s for i, raw in enumerate(_list(document, "spec.steps", spec.get("steps"))) for s in _step(document, i, raw)
+    ]
+    for i, raw in enumerate(_list(document, "spec.waves", spec.get("waves"))):
+        steps.extend(_wave(document, f"spec.waves[{i}]", raw, duration))
+    period = spec.get("pricePeriod")
+    return Scenario(
+        document.name or document.source,
+        duration,
+        (*objects, *inline),
+        tuple(sorted(steps, key=lambda step: step.at)),
+        _named_catalog(document, catalog or str(spec.get("catalog", "demo"))),
+        _duration(document, "spec.pricePeriod", period) if period is not None else None,
+    )
+
+
+def _duration(document: Document, field: str, value: object) -> float:
+    try:
+        seconds = parse_duration(str(value)) if value is not None else None
+    except InvalidDuration:
+        seconds = None
+    if seconds is None or seconds <= 0:
+        raise document.error(field, value, "give a positive duration such as 90m or 24h")
+    return seconds
+
+
+def _list(document: Document, field: str, value: object) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise document.error(field, value, "give a list")
+    return value
+
+
+def _object(document: Document, field: str, body: object) -> Json:
+    if not isinstance(body, Mapping):
+        raise document.error(field, body, "give an object with apiVersion, kind and metadata")
+    group = str(body.get("apiVersion", "")).rpartition("/")[0]
+    if (group, str(body.get("kind", ""))) not in kinds.BY_KIND:
+        raise document.error(f"{field}.kind", body.get("kind"), "this kind is not served by the embedded cluster")
+    meta = body.get("metadata")
+    if not isinstance(meta, Mapping) or not (meta.get("name") or meta.get("generateName")):
+        raise document.error(f"{field}.metadata.name", None, "every object needs a name")
+    return fit_for_the_cloud(dict(body))
+
+
+def _step(document: Document, index: int, raw: object) -> list[Step]:
+    field = f"spec.steps[{index}]"
+    if not isinstance(raw, Mapping):
+        raise document.error(field, raw, f"give an object with at and one of {', '.join(_STEP_FIELDS)}")
+    at = 0.0 if str(raw.get("at")) in ("0", "0s") else _duration(document, f"{field}.at", raw.get("at"))
+    what = [name for name in raw if name not in ("at", "with")]
+    if len(what) != 1 or what[0] not in _STEP_FIELDS:
+        raise document.error(field, what, f"a step does exactly one of {', '.join(_STEP_FIELDS)}")
+    value = raw[what[0]]
+    place = f"{field}.{what[0]}"
+    if what[0] == "apply":
+        return [Step(at, "apply", {"body": _object(document, place, value)})]
+    if what[0] == "fault":
+        return [_fault(document, place, at, value, raw.get("with") or {})]
+    if not isinstance(value, Mapping):
+        raise document.error(place, value, "give an object")
+    if what[0] == "scale":
+        replicas = value.get("replicas")
+        if not value.get("deployment") or not isinstance(replicas, int) or replicas < 0:
+            raise document.error(place, value, "give deployment and replicas, a number of 0 or more")
+        return [_scale(at, value, replicas)]
+    if not value.get("kind") or not value.get("name"):
+        raise document.error(place, value, "give kind and name of what to delete")
+    return [Step(at, "delete", {k: str(value[k]) for k in ("kind", "name", "namespace") if k in value})]
+
+
+def _scale(at: float, value: Mapping[str, Any], replicas: int) -> Step:
+    where = {"name": value["deployment"], "namespace": value.get("namespace", "default")}
+    return Step(at, "scale_to", {**where, "replicas": replicas})
+
+
+def _fault(document: Document, field: str, at: float, action: object, args: object) -> Step:
+    if action not in _FAULT_ACTIONS:
+        raise document.error(field, action, f"unknown fault; known are {', '.join(_FAULT_ACTIONS)}")
+    wanted = [name for name in inspect.signature(ACTIONS[str(action)]).parameters if name != "world"]
+    if not isinstance(args, Mapping) or sorted(args) != sorted(wanted):
+        given = sorted(args) if isinstance(args, Mapping) else args
+        raise document.error(f"{field}.with", given, f"the fault {action} takes: {', '.join(wanted) or 'nothing'}")
+    return Step(at, str(action), dict(args))
+
+
+def _wave(document: Document, field: str, raw: object, duration: float) -> list[Step]:
+    """A Deployment that follows the day: a cosine between `low` and `high` with its top at `peak`."""
+    if not isinstance(raw, Mapping):
+        raise document.error(field, raw, f"give an object with {', '.join(_WAVE_FIELDS)}")
+    for name in raw:
+        if name not in _WAVE_FIELDS:
+            raise document.error(f"{field}.{name}", raw[name], f"unknown field; known are {', '.join(_WAVE_FIELDS)}")
+    low, high = raw.get("low"), raw.get("high")
+    if not raw.get("deployment") or not isinstance(low, int) or not isinstance(high, int) or not 0 <= low <= high:
+        raise document.error(field, dict(raw), "give deployment, low and high with 0 <= low <= high")
+    period = _duration(document, f"{field}.period", raw.get("period", "24h"))
+    peak = _duration(document, f"{field}.peak", raw.get("peak", "14h"))
+    every = _duration(document, f"{field}.every", raw.get("every", "10m"))
+    steps: list[Step] = []
+    at = every
+    while at < duration:
+        height = (1.0 + math.cos(2.0 * math.pi * (at - peak) / period)) / 2.0
+        steps.append(_scale(at, raw, round(low + (high - low) * height)))
+        at += every
+    return steps
+
+
+def _catalog(snapshot: Document | None, name: str) -> Catalog:
+    entries = snapshot.data.get("spec", {}).get("instanceTypes") if snapshot is not None else None
+    if snapshot is not None and entries and not name:
+        try:
+            return parse_entries(entries, snapshot.source)
+        except CatalogError as error:
+            raise ManifestError(f"{snapshot.source}: spec.instanceTypes: {error}") from error
+    try:
+        return read_catalog(name or "demo")
+    except CatalogError as error:
+        raise ManifestError(str(error)) from error
+
+
+def _named_catalog(document: Document, name: str) -> Catalog:
+    try:
+        return read_catalog(name)
+    except CatalogError as error:
+        raise document.error("spec.catalog", name, str(error)) from error
+
+
+def _plain_objects(documents: list[Document]) -> tuple[Json, ...]:
+    """Manifests and snapshot objects as they would be created: server fields gone, derived objects left out."""
+    present = {str((d.data.get("metadata") or {}).get("uid")) for d in documents}
+    result: list[Json] = []
+    for number, document in enumerate(documents):
+        body = _object(document, f"document {number}", document.data)
+        if document.kind in _DERIVED:
+            continue
+        if document.kind == "Pod":
+            owners = body["metadata"].pop("ownerReferences", None) or []
+            if any(owner.get("uid") in present for owner in owners):
+                continue
+            body["spec"] = {k: v for k, v in body.get("spec", {}).items() if k != "nodeName"}
+        result.append(body)
+    return tuple(result)
+
+
+def fit_for_the_cloud(body: Json) -> Json:
+    """A copy without what the server sets; pools refer to the embedded cloud's class, other classes are left out."""
+    result = copy.deepcopy(body)
+    result.pop("status", None)
+    for field in _SERVER_FIELDS:
+        result.get("metadata", {}).pop(field, None)
+    if result.get("kind") == "NodePool":
+        template = result.get("spec", {}).get("template", {}).get("spec", {})
+        template["nodeClassRef"] = {"group": GROUP, "kind": "SimNodeClass", "name": "default"}
+    return result
