@@ -16,6 +16,7 @@ COMMANDS: dict[str, str] = {
     "run": "pykarpenter.cli.run",
     "simulate": "pykarpenter.cli.simulate",
     "validate": "pykarpenter.cli.validate",
+    "release": "pykarpenter.cli.release",
     "version": "pykarpenter.cli.version",
 }
 
