@@ -11,10 +11,12 @@ import click
 COMMANDS: dict[str, str] = {
     "crds": "pykarpenter.cli.crds",
     "demo": "pykarpenter.cli.demo",
+    "explain": "pykarpenter.cli.explain",
     "kubelets": "pykarpenter.cli.kubelets",
     "plan": "pykarpenter.cli.plan",
     "run": "pykarpenter.cli.run",
     "simulate": "pykarpenter.cli.simulate",
+    "snapshot": "pykarpenter.cli.snapshot",
     "validate": "pykarpenter.cli.validate",
     "release": "pykarpenter.cli.release",
     "version": "pykarpenter.cli.version",

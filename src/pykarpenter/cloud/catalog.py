@@ -20,7 +20,7 @@ import msgspec
 
 from pykarpenter.api import labels
 from pykarpenter.api.devices import ResourceSliceSpec
-from pykarpenter.api.quantity import InvalidQuantity, available, format_units
+from pykarpenter.api.quantity import InvalidQuantity, available, format_units, requested
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.requirements import Requirement, Requirements, requirement
 
@@ -198,7 +198,7 @@ def _type(entry: Mapping[str, Any], place: str, report: _Report) -> InstanceType
         requirements=_type_requirements(name, entry, capacity, offerings),
         offerings=offerings,
         capacity=capacity,
-        overhead=dict(OVERHEAD),
+        overhead=_overhead(entry.get("overhead"), place),
         volume_attachment_limits=_counts(entry.get("volumeattachmentlimits"), f"{place}: volumeAttachmentLimits"),
         dynamic_resources=_slices(entry.get("dynamicresources"), f"{place}: dynamicResources"),
     )
@@ -215,6 +215,18 @@ def _capacity(raw: Any, place: str) -> dict[str, int]:
         if amount < 0:
             raise CatalogError(f"{place}: resources.{resource}: {raw[resource]!r}: must not be negative")
     return capacity
+
+
+def _overhead(raw: Any, place: str) -> dict[str, int]:
+    """KWOK's own reserve, unless a recording names another."""
+    if raw is None:
+        return dict(OVERHEAD)
+    if not isinstance(raw, dict):
+        raise CatalogError(f"{place}: overhead: {raw!r}: expected quantities such as cpu and memory")
+    try:
+        return requested(raw)
+    except (InvalidQuantity, TypeError) as error:
+        raise CatalogError(f"{place}: overhead: {error}") from error
 
 
 def _type_requirements(
@@ -256,6 +268,8 @@ def _offering(raw: Any, place: str, report: _Report) -> Offering | None:
     offering = Offering(
         requirements=requirements,
         price=_price(entry.get("price")),
+        # Only recordings say so: KWOK's own files are always available.
+        available=entry.get("unavailable") is not True,
         reservation_capacity=capacity if isinstance(capacity, int) and capacity > 0 else 0,
         reservation_id=_reservation_id(requirements),
     )

@@ -34,7 +34,8 @@ from pykarpenter.state.workloads import Expansion, Workload, expand, pending_pod
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
 _POD_SPECS = {"Pod": ("spec",), "PodTemplate": ("template", "spec")}
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_READ = (
+# Everything that a snapshot can be made of.
+READ_KINDS: tuple[Kind[Any], ...] = (
     kinds.POD,
     kinds.NODE,
     kinds.NAMESPACE,
@@ -61,7 +62,7 @@ _READ = (
     kinds.NODE_OVERLAY,
     kinds.CAPACITY_BUFFER,
 )
-_BY_KIND: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.kind): kind for kind in _READ}
+_BY_KIND: dict[tuple[str, str], Kind[Any]] = {(kind.group, kind.kind): kind for kind in READ_KINDS}
 _READY = Condition(type="Ready", status="True")
 
 
