@@ -125,11 +125,18 @@ class ClassBuilder:
         return Batch(self._queue(classes), self.ignored, self.refused)
 
     def _facts(self, spec: PodSpec) -> _SpecFacts:
-        found = self._by_identity.get(id(spec))
+        identity = id(spec)
+        found = self._by_identity.get(identity)
         if found is None:
-            key = self._encode(spec)
+            plain = spec
+            if spec.node_name or spec.volumes:
+                # Where the pod ran and volumes injected under random names make no difference.
+                kept = [v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None]
+                plain = msgspec.structs.replace(spec, node_name="", volumes=kept)
+            key = self._encode(plain)
             found = self._specs.get(key)
             if found is None:
+                spec = plain
                 found = _SpecFacts(
                     spec,
                     wishes_of(spec),
@@ -138,7 +145,7 @@ class ClassBuilder:
                     any(volume.ephemeral is not None for volume in spec.volumes),
                 )
                 self._specs[key] = found
-            self._by_identity[id(spec)] = found
+            self._by_identity[identity] = found
         return found
 
     def _accepts(self, pod: Pod, facts: _SpecFacts) -> bool:

@@ -93,8 +93,11 @@ def _defaulted(container: Container) -> Container:
 class NodeDaemons:
     """What DaemonSets want of existing machines; machines alike in taints and relevant labels share one answer."""
 
-    def __init__(self, shapes: Sequence[DaemonShape], rules: LabelRules) -> None:
+    def __init__(self, shapes: Sequence[DaemonShape], rules: LabelRules, held: Sequence[object] = ()) -> None:
         self._shapes = shapes
+        self._held = held
+        # Changes when the answers may: machines remember by it what they were reckoned with.
+        self.identity: object = object()
         self._rules = rules
         self._keys = sorted({key for s in shapes for alternative in s.alternatives for key in alternative})
         self._known: dict[tuple[object, ...], Resources] = {}

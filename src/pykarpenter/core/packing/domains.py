@@ -18,7 +18,7 @@ from pykarpenter.core.packing.classes import PodClass
 from pykarpenter.core.packing.kernel import MANY, Kernel
 from pykarpenter.core.packing.kinds import Kind
 from pykarpenter.core.packing.rungs import Rung
-from pykarpenter.core.topology.groups import eligible_domains
+from pykarpenter.core.topology.groups import GroupKind, eligible_domains
 
 Open = dict[str, dict[str, int]]
 
@@ -63,7 +63,7 @@ class DomainPlacer:
         placed = 0
         self._fields = self._survey()
         while self._cls.left:
-            step = self._step()
+            step = self._rounds() or self._step()
             if not step:
                 break
             placed += step
@@ -75,19 +75,26 @@ class DomainPlacer:
     def _field(self, guest: int) -> _Field:
         kernel, cls, rung = self._kernel, self._cls, self._rung
         found = _Field(guest, kernel.node_rooms(cls, rung, guest))
-        nodes = np.flatnonzero(found.node_rooms)
-        columns = [kernel.nodes.column(key) for key in self._keys]
-        for index in nodes.tolist():
-            ids = [int(column[0][index]) for column in columns]
-            if min(ids) >= 0:
-                domains = tuple(column[1][i] for column, i in zip(columns, ids, strict=True))
-                cell = found.node_cells.setdefault(domains, _Cell([], []))
-                cell.machines.append(index)
-                cell.order.append(index)
+        self._gather_nodes(found)
         if kernel.claims.count:
             found.claim_rooms, found.become = kernel.claim_rooms(cls, rung, guest)
             self._gather_claims(found)
         return found
+
+    def _gather_nodes(self, found: _Field) -> None:
+        """Machines with room by their domains; those that lack one of the keys are in none."""
+        having = np.flatnonzero(found.node_rooms)
+        code = np.zeros(len(having), dtype=np.int64)
+        columns = [self._kernel.nodes.column(key) for key in self._keys]
+        for ids, values in columns:
+            own = ids[having]
+            code = np.where((code < 0) | (own < 0), -1, code * len(values) + own)
+        for number in np.unique(code).tolist():
+            if number < 0:
+                continue
+            members = having[code == number].tolist()
+            domains = tuple(values[ids[members[0]]] for ids, values in columns)
+            found.node_cells[domains] = _Cell(members, members)
 
     def _gather_claims(self, found: _Field) -> None:
         claims = self._kernel.claims
@@ -97,6 +104,59 @@ class DomainPlacer:
         for index in np.unique(kinds).tolist():
             where = np.flatnonzero(kinds == index)
             found.claim_cells[index] = _Cell(having[where].tolist(), where.tolist())
+
+    # Many steps at once.
+
+    def _rounds(self) -> int:
+        """Full rounds over level domains: while each has a machine with room, one pod goes to each in turn."""
+        kernel, cls, rung = self._kernel, self._cls, self._rung
+        if len(rung.zonal) != 1 or len(self._fields) != 1 or cls.demand.attachments:
+            return 0
+        item, found = rung.zonal[0], self._fields[0]
+        group = item.group
+        if group.rule.kind is not GroupKind.SPREAD or not item.counts_itself or kernel.starts_affinity(rung):
+            return 0
+        allows = rung.strict.get_or_exists(group.rule.key).allows
+        allowed = [domain for domain in kernel.topology.known(group, rung.tolerations) if allows(domain)]
+        if not allowed or len({group.counts.get(domain, 0) for domain in allowed}) > 1:
+            return 0
+        heads = [self._head_in(found, domain) for domain in allowed]
+        rounds = min([cls.left // len(allowed), *(head[2] for head in heads)])
+        if rounds < 2:
+            return 0
+        placed = 0
+        for is_node, machine, _ in heads:
+            one, many = np.array([machine]), np.array([rounds])
+            if is_node:
+                found.node_rooms[machine] -= rounds
+                placed += kernel.put_on_nodes(cls, one, many)
+            else:
+                found.claim_rooms[machine] -= rounds
+                kind = found.become[int(kernel.claims.kinds[machine])]
+                placed += kernel.put_on_claims(cls, kind, one, many)
+        return placed
+
+    def _head_in(self, found: _Field, domain: str) -> tuple[bool, int, int]:
+        """The next machine that is surely in a domain: whether it is a node, which one, and its room (0: none)."""
+        cell = found.node_cells.get((domain,))
+        while cell is not None and cell.at < len(cell.machines):
+            room = int(found.node_rooms[cell.machines[cell.at]])
+            if room > 0:
+                return True, cell.machines[cell.at], room
+            cell.at += 1
+        key = self._keys[0]
+        for index, cell in found.claim_cells.items():
+            kind = found.become[index]
+            # A claim that would be narrowed by the pod changes cells; those take the slow way once.
+            if kind.index != index or kind.single(key) != domain or kind.needs_care:
+                continue
+            while cell.at < len(cell.machines):
+                position = cell.machines[cell.at]
+                room = int(found.claim_rooms[position])
+                if room > 0 and int(self._kernel.claims.kinds[position]) == index:
+                    return False, position, room
+                cell.at += 1
+        return False, -1, 0
 
     # One step.
 
@@ -198,8 +258,10 @@ class DomainPlacer:
         reachable = False
         for domains, pinned in self._pinnings(kind, admitted):
             reachable = True
-            room = int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0])
-            room = min(room, int(found.claim_rooms[position]), cls.left, self._allowance(admitted, domains))
+            room = int(found.claim_rooms[position])
+            if pinned is not kind:
+                room = min(room, int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0]))
+            room = min(room, cls.left, self._allowance(admitted, domains))
             if room <= 0:
                 continue
             placed = kernel.put_carefully(cls, pinned, position, room)

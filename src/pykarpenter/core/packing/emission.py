@@ -181,7 +181,8 @@ class Emission:
         before = kept.get(labels.INSTANCE_TYPE)
         minimum = before.min_values if before is not None else None
         kept[labels.INSTANCE_TYPE] = Requirement(labels.INSTANCE_TYPE, names, min_values=minimum)
-        capacity_types = frozenset(table.offerings[i].capacity_type for i in np.flatnonzero(offerings).tolist())
+        numbers = np.unique(table.offering_capacity_type[offerings]).tolist()
+        capacity_types = frozenset(table.capacity_types[number] for number in numbers)
         if capacity_types:
             before = kept.get(labels.CAPACITY_TYPE)
             minimum = before.min_values if before is not None else None
@@ -201,10 +202,10 @@ class Emission:
 
     def _annotations(self, kind: Kind, types: Ints) -> dict[str, str]:
         found = dict(kind.template.pool.spec.template.metadata.annotations)
-        chosen = [kind.template.table.types[i] for i in types.tolist()]
-        if any(offering.price_overlaid for item in chosen for offering in item.offerings):
+        table = kind.template.table
+        if table.price_overlaid[types].any():
             found[labels.PRICE_OVERLAY_APPLIED] = "true"
-        if any(item.capacity_overlaid for item in chosen):
+        if table.capacity_overlaid[types].any():
             found[labels.CAPACITY_OVERLAY_APPLIED] = "true"
         return found
 

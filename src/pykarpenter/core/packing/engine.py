@@ -15,7 +15,7 @@ from pykarpenter.core.interning import RequirementSets, ResourceColumns
 from pykarpenter.core.packing.attachments import Attachments
 from pykarpenter.core.packing.care import STRICT, Care
 from pykarpenter.core.packing.classes import Batch, ClassBuilder, PodClass
-from pykarpenter.core.packing.daemons import NodeDaemons, daemon_shapes
+from pykarpenter.core.packing.daemons import DaemonShape, NodeDaemons, daemon_shapes
 from pykarpenter.core.packing.domains import DomainPlacer
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing.emission import MIN_VALUES_UNMET, Emission, pod_keys
@@ -23,7 +23,7 @@ from pykarpenter.core.packing.explain import Explainer
 from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import KindTable
 from pykarpenter.core.packing.ladders import Ladders
-from pykarpenter.core.packing.node_table import NodeRow, NodeTable, RequestMemo, keys_of, node_row
+from pykarpenter.core.packing.node_table import NodeInterner, NodeRow, NodeTable, RequestMemo, keys_of, node_row
 from pykarpenter.core.packing.shapes import selector_keys, wishes_of
 from pykarpenter.core.packing.templates import (
     Template,
@@ -42,6 +42,10 @@ from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 from pykarpenter.core.topology.default_spread import DefaultSpread
 
 
+# Label and taint sets remembered before starting afresh; a cluster with more distinct pods than this is busy anyway.
+MAX_INTERNED = 200_000
+
+
 @dataclass(frozen=True, slots=True)
 class ReservationOptions:
     """How reserved capacity is treated: strict or fallback, and units credited to reservations."""
@@ -58,6 +62,9 @@ class PackingEngine:
         self._memo = RequestMemo()
         self._tables: dict[int, tuple[tuple[InstanceType, ...], frozenset[str], TypeTable]] = {}
         self._rows: dict[int, NodeRow] = {}
+        self.interner = NodeInterner()
+        self._daemons: tuple[tuple[object, ...], list[DaemonShape], NodeDaemons] | None = None
+        self._nodes: tuple[tuple[object, ...], NodeTable] | None = None
 
     def pack(
         self, snapshot: ClusterSnapshot, settings: PackingSettings, should_stop: ShouldStop = never_stop
@@ -83,12 +90,42 @@ class PackingEngine:
 
     def rows(self, views: tuple[NodeView, ...]) -> list[NodeRow]:
         """Rows of the machines, made anew only for views not seen in the last decision."""
+        if len(self.interner) > MAX_INTERNED:
+            self._rows, self._nodes, self.interner = {}, None, NodeInterner()
         fresh: dict[int, NodeRow] = {}
         for view in views:
             row = self._rows.get(id(view))
-            fresh[id(view)] = row if row is not None and row.view is view else node_row(view, self._memo)
+            if row is None or row.view is not view:
+                row = node_row(view, self._memo, self.interner)
+            fresh[id(view)] = row
         self._rows = fresh
         return list(fresh.values())
+
+    def daemons(self, snapshot: ClusterSnapshot, settings: PackingSettings) -> tuple[list[DaemonShape], NodeDaemons]:
+        """The DaemonSets to reckon with; the same objects as long as none of them changed."""
+        key = (
+            settings.ignore_dra_requests,
+            settings.label_rules,
+            *map(id, snapshot.daemon_sets),
+            *map(id, snapshot.daemon_pods.values()),
+        )
+        if self._daemons is None or self._daemons[0] != key:
+            shapes = daemon_shapes(snapshot, settings)
+            # The objects are kept with the key, so that their identities stay taken.
+            held = (*snapshot.daemon_sets, *snapshot.daemon_pods.values())
+            self._daemons = (key, shapes, NodeDaemons(shapes, settings.label_rules, held))
+        return self._daemons[1], self._daemons[2]
+
+    def nodes(self, rows: list[NodeRow], daemons: NodeDaemons, in_batch: frozenset[str]) -> NodeTable:
+        """The machines as a table; what was put together for the last decision is used again when nothing changed."""
+        key = (daemons.identity, self._columns.width, *map(id, rows))
+        if self._nodes is None or self._nodes[0] != key or in_batch:
+            table = NodeTable(rows, daemons, self._columns, self.interner, in_batch)
+            key = (daemons.identity, self._columns.width, *map(id, rows))
+            if in_batch:
+                return table
+            self._nodes = (key, table)
+        return self._nodes[1].fresh()
 
 
 class Decision:
@@ -120,8 +157,12 @@ class Decision:
         in_batch = keys_of(leaving)
         rows = engine.rows(snapshot.nodes)
         batch = self._batch(pending, leaving, rows)
-        self._templates = self._make_templates()
-        kernel = self._kernel(batch, rows, in_batch)
+        self._daemons, node_daemons = engine.daemons(snapshot, self._settings)
+        for shape in self._daemons:
+            engine.columns.add(shape.requests)
+        nodes = engine.nodes(rows, node_daemons, in_batch)
+        self._templates = self._make_templates(nodes)
+        kernel = self._kernel(batch, nodes, in_batch)
         timed_out = self._run(kernel, batch.classes)
         return self._result(kernel, batch, timed_out)
 
@@ -138,10 +179,9 @@ class Decision:
             self._engine.columns.add(cls.requests)
         return batch
 
-    def _make_templates(self) -> list[Template]:
+    def _make_templates(self, nodes: NodeTable) -> list[Template]:
         snapshot, settings, engine = self._snapshot, self._settings, self._engine
         rules = settings.label_rules
-        self._daemons = daemon_shapes(snapshot, settings)
         templates: list[Template] = []
         for pool in dynamic_pools(snapshot, settings):
             types = snapshot.instance_types.get(pool.name)
@@ -167,17 +207,16 @@ class Decision:
                     taints=taints,
                     table=table,
                     daemons=daemon_types(self._daemons, taints, requirements, table),
-                    remaining=limits_left(pool, snapshot),
+                    remaining=limits_left(
+                        pool, [nodes.pool_usage.get(pool.name, {}), snapshot.promised.get(pool.name, {})]
+                    ),
                     _columns=engine.columns,
                 )
             )
         return templates
 
-    def _kernel(self, batch: Batch, rows: list[NodeRow], in_batch: frozenset[str]) -> Kernel:
+    def _kernel(self, batch: Batch, nodes: NodeTable, in_batch: frozenset[str]) -> Kernel:
         settings, columns = self._settings, self._engine.columns
-        for shape in self._daemons:
-            columns.add(shape.requests)
-        nodes = NodeTable(rows, NodeDaemons(self._daemons, settings.label_rules), columns, in_batch)
         for cls in batch.classes:
             cls.vector = columns.vector(cls.requests)
         nodes.widen()
@@ -200,11 +239,9 @@ class Decision:
 
     def _namespaces(self, batch: Batch) -> Namespaces:
         known: dict[str, Mapping[str, str]] = {}
-        for namespace in [
-            *(c.namespace for c in batch.classes),
-            *(p.namespace for v in self._snapshot.nodes for p in v.pods),
-        ]:
-            known.setdefault(namespace, {"kubernetes.io/metadata.name": namespace})
+        seen = [*(cls.namespace for cls in batch.classes), *(name for name, _ in self._engine.interner.label_classes)]
+        for namespace in dict.fromkeys(seen):
+            known[namespace] = {"kubernetes.io/metadata.name": namespace}
         for name, item in self._snapshot.namespaces.items():
             known[name] = {"kubernetes.io/metadata.name": name, **item.metadata.labels}
         return Namespaces(known)

@@ -7,6 +7,7 @@ Nodes marked for deletion are no targets, but their pods that stay behind still 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import msgspec
@@ -34,8 +35,9 @@ class RequestMemo:
         self._known: dict[bytes, Resources] = {}
 
     def requests(self, pod: Pod) -> Resources:
-        status = pod.status
-        parts: list[object] = [pod.spec]
+        spec, status = pod.spec, pod.status
+        # Only what requests follow from: injected volumes and the node's name differ from pod to pod.
+        parts: list[object] = [spec.containers, spec.init_containers, spec.resources, spec.overhead]
         if status.container_statuses or status.init_container_statuses:
             resize = find_condition(status.conditions, "PodResizePending")
             parts += [status.container_statuses, status.init_container_statuses, resize.reason if resize else ""]
@@ -48,6 +50,34 @@ class RequestMemo:
         return found
 
 
+class NodeInterner:
+    """Small numbers for label sets of pods and taint sets of machines, kept between decisions."""
+
+    def __init__(self) -> None:
+        self._labels: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
+        self.label_classes: list[tuple[str, Mapping[str, str]]] = []
+        self._taints: dict[tuple[Taint, ...], int] = {}
+        self.taint_sets: list[tuple[Taint, ...]] = []
+
+    def label_class(self, namespace: str, pod_labels: Mapping[str, str]) -> int:
+        identity = (namespace, tuple(sorted(pod_labels.items())))
+        found = self._labels.get(identity)
+        if found is None:
+            found = self._labels[identity] = len(self.label_classes)
+            self.label_classes.append((namespace, pod_labels))
+        return found
+
+    def taint_set(self, taints: tuple[Taint, ...]) -> int:
+        found = self._taints.get(taints)
+        if found is None:
+            found = self._taints[taints] = len(self.taint_sets)
+            self.taint_sets.append(taints)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.label_classes) + len(self.taint_sets)
+
+
 @dataclass(slots=True, eq=False)
 class NodeRow:
     """What is derived from one NodeView alone."""
@@ -56,18 +86,23 @@ class NodeRow:
     free: Resources
     daemon_requests: Resources
     ports: tuple[HostPort, ...]
-    # Pods that count for topology: not terminating. Key, namespace and labels.
-    counted: tuple[tuple[str, str, Mapping[str, str]], ...]
+    taint_set: int
+    # Label classes of the pods that count for topology (not terminating), and their keys beside them.
+    counted: Ints
+    counted_keys: tuple[str, ...]
     # Pods with required anti-affinity, terminating ones included: they still keep others away.
     guarded: tuple[Pod, ...]
     with_volumes: tuple[Pod, ...]
+    # Free resources less the daemons still to come, and which DaemonSets that was reckoned with.
+    vector: Ints
+    reckoned_with: object = None
 
 
-def node_row(view: NodeView, memo: RequestMemo) -> NodeRow:
+def node_row(view: NodeView, memo: RequestMemo, interner: NodeInterner) -> NodeRow:
     totals: list[Resources] = []
     daemons: list[Resources] = []
     ports: list[HostPort] = []
-    counted = []
+    counted: list[tuple[int, str]] = []
     guarded = []
     volumes = []
     for pod in view.pods:
@@ -77,21 +112,36 @@ def node_row(view: NodeView, memo: RequestMemo) -> NodeRow:
             daemons.append(requests)
         ports.extend(host_ports(pod.spec))
         if not pod.is_deleting:
-            counted.append((pod.key, pod.metadata.namespace, pod.metadata.labels))
+            counted.append((interner.label_class(pod.metadata.namespace, pod.metadata.labels), pod.key))
         affinity = pod.spec.affinity
         if affinity is not None and affinity.pod_anti_affinity is not None and affinity.pod_anti_affinity.required:
             guarded.append(pod)
         if pod.spec.volumes:
             volumes.append(pod)
-    free = subtract(view.allocatable, add(*totals))
-    return NodeRow(view, free, add(*daemons), tuple(ports), tuple(counted), tuple(guarded), tuple(volumes))
+    return NodeRow(
+        view=view,
+        free=subtract(view.allocatable, add(*totals)),
+        daemon_requests=add(*daemons),
+        ports=tuple(ports),
+        taint_set=interner.taint_set(view.taints),
+        counted=np.array([index for index, _ in counted], dtype=np.int64),
+        counted_keys=tuple(key for _, key in counted),
+        guarded=tuple(guarded),
+        with_volumes=tuple(volumes),
+        vector=np.zeros(0, dtype=np.int64),
+    )
 
 
 class NodeTable:
     """The machines of one decision; the first `targets` of them can take pods, in the order they are tried."""
 
     def __init__(
-        self, rows: Sequence[NodeRow], daemons: NodeDaemons, columns: ResourceColumns, in_batch: frozenset[str]
+        self,
+        rows: Sequence[NodeRow],
+        daemons: NodeDaemons,
+        columns: ResourceColumns,
+        interner: NodeInterner,
+        in_batch: frozenset[str],
     ) -> None:
         ordered = sorted(rows, key=lambda r: (r.view.marked_for_deletion, not r.view.initialized, r.view.name))
         self.rows = ordered
@@ -99,55 +149,71 @@ class NodeTable:
         self.targets = sum(not view.marked_for_deletion for view in self.views)
         self._columns = columns
         self.free = self._free(daemons)
-        self._taints: dict[tuple[Taint, ...], int] = {}
-        taint_ids = [self._taints.setdefault(view.taints, len(self._taints)) for view in self.views]
-        self.taint_ids: Ints = np.array(taint_ids, dtype=np.int64)
-        self.taint_sets = list(self._taints)
+        self.taint_ids: Ints = np.array([row.taint_set for row in ordered], dtype=np.int64)
+        self.taint_sets = interner.taint_sets
+        self.label_classes = interner.label_classes
         self._label_columns: dict[str, tuple[Ints, list[str]]] = {}
         self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
-        self._index_bound_pods(in_batch)
+        self.has_node: Bools = np.array([view.node is not None for view in self.views], dtype=bool)
+        self.pool_usage = self._pool_usage()
+        self.leave_out(in_batch)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def _free(self, daemons: NodeDaemons) -> Ints:
         for row in self.rows:
-            self._columns.add(row.free)
-        frees = []
-        for row in self.rows:
-            wanted = daemons.total(row.view.labels, row.view.taints)
-            left = subtract(wanted, row.daemon_requests) if wanted else {}
-            frees.append(subtract(row.free, {name: amount for name, amount in left.items() if amount > 0}))
-        table = np.zeros((len(frees), self._columns.width), dtype=np.int64)
-        for index, free in enumerate(frees):
-            vector = self._columns.vector(free)
-            if len(vector) > table.shape[1]:
-                table = self._columns.padded(table)
-            table[index, : len(vector)] = vector
+            if row.reckoned_with is not daemons.identity:
+                wanted = daemons.total(row.view.labels, row.view.taints)
+                left = subtract(wanted, row.daemon_requests) if wanted else {}
+                free = subtract(row.free, {name: amount for name, amount in left.items() if amount > 0})
+                row.vector = self._columns.vector(free)
+                row.reckoned_with = daemons.identity
+        width = self._columns.width
+        if self.rows and all(len(row.vector) == width for row in self.rows):
+            rows: Ints = np.array([row.vector for row in self.rows], dtype=np.int64)
+            return rows
+        table = np.zeros((len(self.rows), width), dtype=np.int64)
+        for index, row in enumerate(self.rows):
+            table[index, : len(row.vector)] = row.vector
         return table
+
+    def _pool_usage(self) -> dict[str, Resources]:
+        """What the machines of each pool count for against its limits, `nodes` included; leaving ones do not."""
+        usage: dict[str, Resources] = {}
+        for view in self.views[: self.targets]:
+            pool = view.labels.get(labels.NODEPOOL)
+            if pool:
+                total = usage.setdefault(pool, {"nodes": 0})
+                total["nodes"] += 1
+                for name, amount in view.capacity.items():
+                    total[name] = total.get(name, 0) + amount
+        return usage
+
+    def fresh(self) -> NodeTable:
+        """The same machines with nothing placed on them yet; everything but the free resources is shared."""
+        other = copy(self)
+        other.free = self.free.copy()
+        return other
 
     def widen(self) -> None:
         """Add columns for resources that pods brought along."""
         self.free = self._columns.padded(self.free)
 
-    def _index_bound_pods(self, in_batch: frozenset[str]) -> None:
-        ids: dict[tuple[str, tuple[tuple[str, str], ...]], int] = {}
-        nodes: list[int] = []
-        kinds: list[int] = []
-        self.label_classes: list[tuple[str, Mapping[str, str]]] = []
-        for index, row in enumerate(self.rows):
-            for key, namespace, pod_labels in row.counted:
-                if key in in_batch:
-                    continue
-                identity = (namespace, tuple(sorted(pod_labels.items())))
-                found = ids.get(identity)
-                if found is None:
-                    found = ids[identity] = len(ids)
-                    self.label_classes.append((namespace, pod_labels))
-                nodes.append(index)
-                kinds.append(found)
-        self.bound_nodes: Ints = np.array(nodes, dtype=np.int64)
-        self.bound_kinds: Ints = np.array(kinds, dtype=np.int64)
+    def leave_out(self, in_batch: frozenset[str]) -> None:
+        """Index the bound pods that count for topology: all but those that are being placed themselves."""
+        counted = [self._counted(row, in_batch) for row in self.rows]
+        sizes = [len(item) for item in counted]
+        self.bound_nodes: Ints = np.repeat(np.arange(len(counted), dtype=np.int64), sizes)
+        self.bound_kinds: Ints = np.concatenate(counted) if counted else np.zeros(0, dtype=np.int64)
+
+    @staticmethod
+    def _counted(row: NodeRow, in_batch: frozenset[str]) -> Ints:
+        if not in_batch or in_batch.isdisjoint(row.counted_keys):
+            return row.counted
+        kept = [key not in in_batch for key in row.counted_keys]
+        left: Ints = row.counted[np.array(kept, dtype=bool)]
+        return left
 
     def column(self, key: str) -> tuple[Ints, list[str]]:
         """Value ids of a label for every machine, -1 where it is absent, and the values."""

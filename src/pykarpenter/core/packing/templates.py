@@ -137,7 +137,7 @@ def template_requirements(pool: NodePool, rules: LabelRules) -> Requirements:
     return with_labels.merged(requirement(key, "In", ["true"]) for key in SIMULATION_ONLY)
 
 
-def limits_left(pool: NodePool, snapshot: ClusterSnapshot) -> Resources | None:
+def limits_left(pool: NodePool, usages: Sequence[Mapping[str, int]]) -> Resources | None:
     """The pool's limits less what its machines and promised claims have; None without limits."""
     left: Resources = {}
     for name, value in pool.spec.limits.items():
@@ -148,12 +148,6 @@ def limits_left(pool: NodePool, snapshot: ClusterSnapshot) -> Resources | None:
             continue
     if not left:
         return None
-    usages: list[Mapping[str, int]] = [
-        {**view.capacity, NODES: 1}
-        for view in snapshot.nodes
-        if view.pool_name == pool.name and not view.marked_for_deletion
-    ]
-    usages.append(snapshot.promised.get(pool.name, {}))
     for usage in usages:
         for name in left:
             left[name] -= usage.get(name, 0)

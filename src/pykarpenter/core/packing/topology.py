@@ -182,8 +182,7 @@ class Topology:
             }
             ids, values = self.nodes.column(rule.key)
             passing = self.passing(rule.node_filter)
-            has_node = np.array([view.node is not None for view in self.nodes.views], dtype=bool)
-            domains.update(values[i] for i in np.unique(ids[passing & has_node & (ids >= 0)]).tolist())
+            domains.update(values[i] for i in np.unique(ids[passing & self.nodes.has_node & (ids >= 0)]).tolist())
             domains.update(group.counts)
             found = self._known[question] = sorted(domains)
         return found

@@ -118,6 +118,15 @@ class TypeTable:
         self.available: Bools = np.array([o.available for o in self.offerings], dtype=bool)
         self.launchable: Bools = np.array([o.launchable for o in self.offerings], dtype=bool)
         self.reserved: Bools = np.array([o.capacity_type == labels.RESERVED for o in self.offerings], dtype=bool)
+        self.capacity_types = sorted({o.capacity_type for o in self.offerings})
+        numbered = {name: index for index, name in enumerate(self.capacity_types)}
+        self.offering_capacity_type: Ints = np.array(
+            [numbered[o.capacity_type] for o in self.offerings], dtype=np.int64
+        )
+        self.price_overlaid: Bools = np.array(
+            [any(o.price_overlaid for o in t.offerings) for t in self.types], dtype=bool
+        )
+        self.capacity_overlaid: Bools = np.array([t.capacity_overlaid for t in self.types], dtype=bool)
         keys = sorted({key for o in self.offerings for key in o.requirements})
         self.offering_keys = {key: KeyColumn(key, [o.requirements for o in self.offerings]) for key in keys}
 

@@ -1,0 +1,261 @@
+"""Scenarios S1 to S8: how fast pods are packed, and at what price.
+
+Seconds are decisions on warm tables (catalogue and node rows known), class building included. Karpenter's figures are
+those recorded for v1.14.0 on the same kind of machine.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from benchmarks import inputs
+from benchmarks.rows import Row, best_of
+from pykarpenter.api import labels
+from pykarpenter.api.meta import LabelSelector, ObjectMeta
+from pykarpenter.api.nodes import Node, Taint
+from pykarpenter.api.pods import (
+    Affinity,
+    Container,
+    NodeAffinity,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PodStatus,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    Toleration,
+    WeightedPodAffinityTerm,
+)
+from pykarpenter.cloud.catalog import read_catalog
+from pykarpenter.core.instance_types import InstanceType
+from pykarpenter.core.packing import PackingEngine
+from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
+
+SEED = 42
+GIB = 2**30
+HUGE = {"cpu": "10000000", "memory": "10000000Gi"}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One input and what it is held to."""
+
+    name: str
+    snapshot: Callable[[], ClusterSnapshot]
+    settings: PackingSettings = PackingSettings()
+    target_s: float | None = None
+    karpenter_s: float | None = None
+    karpenter_price: float | None = None
+    runs: int = 3
+
+
+def run(wanted: str = "") -> Iterator[Row]:
+    for scenario in scenarios():
+        if scenario.name.startswith(wanted):
+            yield measure(scenario)
+
+
+def measure(scenario: Scenario) -> Row:
+    snapshot = scenario.snapshot()
+    engine = PackingEngine()
+    seconds, plan = best_of(scenario.runs, lambda: engine.pack(snapshot, scenario.settings))
+    return Row(
+        scenario=scenario.name,
+        pods=len(snapshot.pods),
+        seconds=seconds,
+        nodes=len(plan.claims),
+        price=plan.price_per_hour,
+        left_out=len(plan.unschedulable),
+        target_s=scenario.target_s,
+        karpenter_s=scenario.karpenter_s,
+        karpenter_price=scenario.karpenter_price,
+        note=f"{sum(len(e.pods) for e in plan.existing)} on existing nodes" if snapshot.nodes else "",
+    )
+
+
+def scenarios() -> list[Scenario]:
+    linear, kwok = inputs.linear400(), inputs.kwok16()
+
+    def recorded(name: str, types: tuple[InstanceType, ...], first: int | None = None) -> Callable[[], ClusterSnapshot]:
+        return lambda: one_pool(inputs.recorded(name)[:first], types)
+
+    ignore = PackingSettings(preference_policy="Ignore")
+    return [
+        Scenario("S1 diverse 1, linear400", recorded("diverse-100", linear, 1), target_s=0.02, runs=50),
+        Scenario("S1 diverse 50, linear400", recorded("diverse-100", linear, 50), target_s=0.02, runs=20),
+        Scenario("S1 diverse 100, linear400", recorded("diverse-100", linear), target_s=0.02, runs=20),
+        Scenario("S2 diverse 1000, linear400", recorded("diverse-1000", linear), target_s=0.15, karpenter_s=2.00, karpenter_price=338.4),
+        Scenario("S2 diverse 5000, linear400", recorded("diverse-5000", linear), karpenter_s=10.7, karpenter_price=1764),
+        Scenario("S2 diverse 10000, linear400", recorded("diverse-10000", linear), karpenter_s=34.7, karpenter_price=3531),
+        Scenario("S2 diverse 20000, linear400", recorded("diverse-20000", linear), target_s=4.0, karpenter_s=126, karpenter_price=7127),
+        Scenario("S3 preferences 4000 Respect", preferences, target_s=2.0, karpenter_s=153, karpenter_price=3777),
+        Scenario("S3 preferences 4000 Ignore", preferences, ignore, target_s=0.16, karpenter_s=1.6, karpenter_price=2525),
+        Scenario("S4 basic 1000, kwok16", recorded("basic-1000", kwok), target_s=0.076, karpenter_s=0.76, karpenter_price=51.95),
+        Scenario("S4 plain 10000, kwok16", recorded("plain-10000", kwok), target_s=0.8, karpenter_s=42, karpenter_price=133.42),
+        Scenario("S4 plain 10000, linear400", recorded("plain-10000", linear), karpenter_s=4.7, karpenter_price=2834),
+        Scenario("S4 host-spread 1000, kwok16", lambda: host_spread(500, 500)),
+        Scenario("S4 host-spread XL 2000, kwok16", lambda: host_spread(1000, 1000)),
+        Scenario("S4 interference 750, kwok16", interference),
+        Scenario("S5 wide 1000, kwok16", recorded("wide-1000", kwok), target_s=0.091, karpenter_s=0.91, karpenter_price=53.40),
+        Scenario("S6 deployments 10000, catalog800", lambda: deployments(10_000), runs=2),
+        Scenario("S6 deployments 50000, catalog800", lambda: deployments(50_000), runs=1),
+        Scenario("S6 deployments 100000, catalog800", lambda: deployments(100_000), target_s=10.0, runs=1),
+        Scenario("S7 2000 pods, 1000 nodes", lambda: fleet(1_000), runs=3),
+        Scenario("S7 2000 pods, 5000 nodes", lambda: fleet(5_000), target_s=0.5, runs=3),
+        Scenario("S7 2000 pods, 10000 nodes", lambda: fleet(10_000), runs=2),
+        Scenario("S7 1 pod, 5000 nodes", lambda: fleet(5_000, 1), target_s=0.02, runs=10),
+        Scenario("S8 2065 hopeless GPU pods, 1060 nodes", starvation, target_s=1.0),
+    ]  # fmt: skip
+
+
+def one_pool(pods: tuple[Pod, ...], types: tuple[InstanceType, ...]) -> ClusterSnapshot:
+    return ClusterSnapshot(
+        now=0.0, pods=pods, node_pools=(inputs.pool(limits=HUGE),), instance_types={"default": types}
+    )
+
+
+def preferences() -> ClusterSnapshot:
+    """Upstream's preference shape: a zone wish that holds, a zonal one that cannot, a hostname one that can."""
+    selector = LabelSelector(match_labels={"app": "nginx"})
+
+    def apart(key: str, weight: int) -> WeightedPodAffinityTerm:
+        term = PodAffinityTerm(topology_key=key, label_selector=selector)
+        return WeightedPodAffinityTerm(weight=weight, pod_affinity_term=term)
+
+    zone = NodeSelectorTerm(match_expressions=[inputs.requirement(labels.ZONE, "In", "test-zone-1")])
+    spec = PodSpec(
+        containers=[Container(name="c", resources=ResourceRequirements(requests={"cpu": "1", "memory": "4096Mi"}))],
+        affinity=Affinity(
+            node_affinity=NodeAffinity(preferred=[PreferredSchedulingTerm(weight=1, preference=zone)]),
+            pod_anti_affinity=PodAffinity(preferred=[apart(labels.ZONE, 10), apart(labels.HOSTNAME, 1)]),
+        ),
+    )
+    pods = tuple(_pod(f"pod-{i:05d}", spec, {"app": "nginx"}) for i in range(4000))
+    return one_pool(pods, inputs.linear400())
+
+
+def _pod(name: str, spec: PodSpec, own: dict[str, str]) -> Pod:
+    meta = ObjectMeta(name=name, namespace="default", uid=name, labels=own)
+    return Pod(metadata=meta, spec=spec, status=inputs.PENDING)
+
+
+def host_spread(small: int, large: int) -> ClusterSnapshot:
+    spread = [{"topologyKey": labels.HOSTNAME, "matchLabels": {"app": "small"}}]
+    pods = [inputs.pod(f"s-{i:05d}", 900, 3100 * 2**20, {"app": "small"}, spread=spread) for i in range(small)]
+    pods += [inputs.pod(f"l-{i:05d}", 3500, 28 * GIB, {"app": "large"}) for i in range(large)]
+    return one_pool(tuple(pods), inputs.kwok16())
+
+
+def interference() -> ClusterSnapshot:
+    pods = []
+    for name, count, cpu, memory in (("small", 250, 900, 3100 * 2**20), ("large", 500, 3500, 28 * GIB)):
+        apart = {"topologyKey": labels.HOSTNAME, "matchLabels": {"app": name}}
+        pods += [inputs.pod(f"{name}-{i:05d}", cpu, memory, {"app": name}, antiAffinity=apart) for i in range(count)]
+    return one_pool(tuple(pods), inputs.kwok16())
+
+
+def deployments(total: int) -> ClusterSnapshot:
+    """200 deployments of Zipf sizes, three in ten spread over zones, five pools."""
+    chance = random.Random(SEED)
+    weights = [1 / (rank + 1) for rank in range(200)]
+    pods: list[Pod] = []
+    for index, weight in enumerate(weights):
+        size = max(1, round(total * weight / sum(weights)))
+        own = {"app": f"d{index}"}
+        cpu, memory = chance.choice([100, 250, 500, 1000, 2000, 4000]), chance.choice([256, 512, 1024, 2048, 8192])
+        spread = [{"topologyKey": labels.ZONE, "matchLabels": own}] if index % 10 < 3 else []
+        for number in range(size):
+            name = f"d{index}-{number:06d}"
+            pods.append(inputs.pod(name, cpu, memory * 2**20, own, spread=spread))
+    pods = pods[:total]
+    pools = tuple(inputs.pool(f"pool-{i}", limits=HUGE) for i in range(5))
+    types = inputs.catalog800()
+    return ClusterSnapshot(
+        now=0.0, pods=tuple(pods), node_pools=pools, instance_types={pool.name: types for pool in pools}
+    )
+
+
+def fleet(nodes: int, pods: int = 2000, pools: int = 20) -> ClusterSnapshot:
+    """Nodes about 70 % full with plain and spread pods, and a batch of the same kinds."""
+    chance = random.Random(SEED)
+    types = inputs.catalog800()
+    sizes = [(100, 256), (250, 512), (500, 1024), (1000, 2048)]
+    specs = [inputs.pod("x", cpu, memory * 2**20, {}).spec for cpu, memory in sizes]
+    views = []
+    for index in range(nodes):
+        name, zone = f"node-{index:05d}", f"zone-{index % 3 + 1}"
+        running = tuple(
+            Pod(
+                metadata=ObjectMeta(
+                    name=f"{name}-{i}",
+                    namespace="default",
+                    uid=f"{name}-{i}",
+                    labels={"app": f"a{chance.randrange(40)}"},
+                ),
+                spec=chance.choice(specs),
+                status=PodStatus(phase="Running"),
+            )
+            for i in range(11)
+        )
+        views.append(_view(name, zone, f"pool-{index % pools:02d}", running))
+    batch = []
+    for number in range(pods):
+        app = {"app": f"a{number % 40}"}
+        spread = [{"topologyKey": labels.ZONE, "matchLabels": app}] if number % 40 < 12 else []
+        cpu, memory = sizes[number % 40 % 4]
+        batch.append(inputs.pod(f"new-{number:05d}", cpu, memory * 2**20, app, spread=spread))
+    listed = tuple(inputs.pool(f"pool-{i:02d}", limits=HUGE) for i in range(pools))
+    return ClusterSnapshot(
+        now=0.0,
+        pods=tuple(batch),
+        nodes=tuple(views),
+        node_pools=listed,
+        instance_types={pool.name: types for pool in listed},
+    )
+
+
+def _view(name: str, zone: str, pool: str, running: tuple[Pod, ...], taints: tuple[Taint, ...] = ()) -> NodeView:
+    own = {
+        labels.HOSTNAME: name,
+        labels.ZONE: zone,
+        labels.ARCH: "amd64",
+        labels.OS: "linux",
+        labels.CAPACITY_TYPE: labels.ON_DEMAND,
+        labels.NODEPOOL: pool,
+        labels.INSTANCE_TYPE: "m5i.2xlarge",
+    }
+    amounts = {"cpu": 8000, "memory": 16 * GIB, "pods": 110}
+    node = Node(metadata=ObjectMeta(name=name, uid=name, labels=own))
+    return NodeView(
+        name=name, provider_id=name, node=node, labels=own, taints=taints, capacity=amounts, allocatable=amounts,
+        pods=running, managed=True,
+    )  # fmt: skip
+
+
+def starvation() -> ClusterSnapshot:
+    """GPU pods that no pool serves beside 105 light ones, on 1,060 nodes and 20 pools, as in Karpenter's issue 3152."""
+    base = fleet(1_060, 0)
+    types = tuple(
+        t for t in read_catalog(str(inputs.DATA / "catalog-800.json.gz")).types if "nvidia.com/gpu" not in t.capacity
+    )
+    hopeless = []
+    for number in range(2_065):
+        requests: dict[str, str | int | float] = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": str(number % 8 + 1)}
+        spec = PodSpec(
+            containers=[Container(name="c", resources=ResourceRequirements(requests=requests))],
+            tolerations=[Toleration(key="gpu", operator="Exists")],
+        )
+        hopeless.append(_pod(f"gpu-{number:05d}", spec, {"app": f"gpu{number % 30}"}))
+    light = [inputs.pod(f"light-{i:04d}", 100, 128 * 2**20, {"app": "light"}) for i in range(105)]
+    return ClusterSnapshot(
+        now=0.0,
+        pods=(*hopeless, *light),
+        nodes=base.nodes,
+        node_pools=base.node_pools,
+        instance_types={pool.name: types for pool in base.node_pools},
+    )
