@@ -36,6 +36,8 @@ class ClaimTable:
     # Reservation ids of which the claim holds a unit.
     holds: dict[int, frozenset[str]] = field(default_factory=dict)
     min_values_relaxed: set[int] = field(default_factory=set)
+    # Kinds that some claim has or had.
+    present: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.used = np.zeros((16, self.width), dtype=np.int64)

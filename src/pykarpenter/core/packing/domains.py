@@ -323,13 +323,12 @@ class DomainPlacer:
         cap = min(kernel.new_host_cap(rung), 1 if cls.ports else MANY)
         if cap <= 0:
             return 0
-        empty = np.zeros((1, kernel.columns.width), dtype=np.int64)
         for root in kernel.roots:
             kind = kernel.opening_kind(root, cls, rung, found.guest)
             if kind is None:
                 continue
             for domains, pinned in self._pinnings(kind, admitted):
-                room = int(pinned.rooms(empty, cls.vector)[0])
+                room = pinned.room(cls.vector)
                 if room <= 0:
                     kernel.deferred = kernel.deferred or kernel.care.full_reservation(pinned, cls.vector)
                     continue

@@ -15,7 +15,7 @@ from pykarpenter.core.packing.attachments import Attachments
 from pykarpenter.core.packing.care import Care
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.classes import PodClass
-from pykarpenter.core.packing.kinds import Kind, KindTable
+from pykarpenter.core.packing.kinds import Kind, KindTable, rooms_below
 from pykarpenter.core.packing.node_table import NodeTable
 from pykarpenter.core.packing.rungs import Consulted, Rung
 from pykarpenter.core.packing.templates import Template
@@ -78,18 +78,26 @@ class Kernel:
         rooms = np.zeros(claims.count, dtype=np.int64)
         become: dict[int, Kind] = {}
         current = claims.kinds[: claims.count]
-        for index in np.unique(current).tolist():
+        # Kinds that differ in zone or labels mostly end at the same largest machines: one look for all of them.
+        by_frontier: dict[int, list[int]] = {}
+        for index in sorted(claims.present):
             kind = self.kinds.kinds[index]
             if kind.template.untolerated(rung.tolerations) is not None:
                 continue
             merged = self.with_guest(kind, cls, guest)
-            if merged is None:
-                continue
-            where = np.flatnonzero(current == index)
-            found = merged.rooms(claims.used[where], cls.vector)
-            if found.any():
-                rooms[where] = found
+            if merged is not None and len(merged.frontier):
                 become[index] = merged
+                by_frontier.setdefault(merged.frontier_id, []).append(index)
+        for members in by_frontier.values():
+            alive = np.zeros(len(self.kinds.kinds), dtype=bool)
+            alive[members] = True
+            mask = alive[current]
+            where = np.flatnonzero(mask)
+            top = become[members[0]].frontier
+            if len(where) == len(current):
+                rooms = rooms_below(top, claims.used[: claims.count], cls.vector)
+            elif len(where):
+                rooms[where] = rooms_below(top, claims.used[where], cls.vector)
         for item in rung.hosts:
             item.group.grow(claims.count)
             counts = item.group.claim_counts[: claims.count]
@@ -137,6 +145,7 @@ class Kernel:
         """Place pods on claims that all become the given kind."""
         claims = self.claims
         claims.kinds[positions] = kind.index
+        claims.present.add(kind.index)
         claims.used[positions] += pods[:, None] * cls.vector
         claims.pods[positions] += pods
         for position, count in zip(positions.tolist(), pods.tolist(), strict=True):
@@ -264,8 +273,7 @@ class Kernel:
 
     def open_some(self, cls: PodClass, rung: Rung, kind: Kind, single: bool) -> int:
         """Open claims of a kind for the class: one, or as many as it needs when nothing limits them."""
-        empty = np.zeros((1, self.columns.width), dtype=np.int64)
-        room = min(int(kind.rooms(empty, cls.vector)[0]), self.new_host_cap(rung), cls.left)
+        room = min(kind.room(cls.vector), self.new_host_cap(rung), cls.left)
         if cls.ports:
             room = min(room, 1)
         if room <= 0:

@@ -30,6 +30,8 @@ class Kind:
     rows: Ints
     usable: Ints
     frontier: Ints
+    # Kinds with equal frontiers share this number.
+    frontier_id: int
     # What pods could have of rows that only a full reservation offers.
     full: Ints
     min_values: tuple[Requirement, ...]
@@ -42,16 +44,15 @@ class Kind:
 
     def rooms(self, used: Ints, vector: Ints) -> Ints:
         """How many pods of that size fit beside what is used; one answer per row of `used`."""
+        return rooms_below(self.frontier, used, vector)
+
+    def room(self, vector: Ints) -> int:
+        """How many pods of that size an empty machine of this kind holds."""
         if not len(self.frontier):
-            return np.zeros(len(used), dtype=np.int64)
-        wanted = np.flatnonzero(vector)
-        best = np.zeros(len(used), dtype=np.int64)
-        for top in self.frontier:
-            free = top - used
-            each = (free[:, wanted] // vector[wanted]).min(axis=1)
-            each[(free < 0).any(axis=1)] = 0
-            np.maximum(best, each, out=best)
-        return best
+            return 0
+        wanted = vector > 0
+        each = self.frontier[:, wanted] // vector[wanted]
+        return max(0, int(each.min(axis=1).max()))
 
     def surviving(self, used: Ints) -> Ints:
         """The rows that hold all that is used."""
@@ -86,6 +87,7 @@ class KindTable:
         self._allowed: list[Bools | None] = [None]
         self._allowed_ids: dict[bytes, int] = {}
         self._usable: dict[int, Ints] = {}
+        self._frontiers: dict[bytes, int] = {}
         self._merged: dict[tuple[int, int], Kind | None] = {}
 
     def root(self, template: Template) -> Kind:
@@ -148,6 +150,7 @@ class KindTable:
         if allowed is not None:
             mask = mask & allowed
         rows = np.flatnonzero(mask)
+        top = frontier(usable[rows])
         return Kind(
             index=len(self.kinds),
             template=template,
@@ -158,9 +161,23 @@ class KindTable:
             rows=rows,
             usable=usable[rows],
             full=usable[np.flatnonzero(selection.full_rows)] if selection.has_reserved else usable[:0],
-            frontier=frontier(usable[rows]),
+            frontier=top,
+            frontier_id=self._frontiers.setdefault(top.tobytes(), len(self._frontiers)),
             min_values=tuple(r for r in requirements.items_sorted() if r.min_values),
         )
+
+
+def rooms_below(tops: Ints, used: Ints, vector: Ints) -> Ints:
+    """How many pods fit beside what is used below any of the tops; one answer per row of `used`."""
+    best = np.zeros(len(used), dtype=np.int64)
+    wanted = vector > 0
+    needs = vector[wanted]
+    for top in tops:
+        free = top - used
+        each = (free[:, wanted] // needs).min(axis=1)
+        each[free.min(axis=1) < 0] = 0
+        np.maximum(best, each, out=best)
+    return best
 
 
 def frontier(rows: Ints) -> Ints:
