@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, str] = {
     "memory": "benchmarks.bench_memory",
     "reflector": "benchmarks.bench_reflector",
     "lag": "benchmarks.bench_lag",
+    "packing": "benchmarks.packing",
 }
 TIMEOUT_S = 1800
 

@@ -6,12 +6,16 @@ those recorded for v1.14.0 on the same kind of machine.
 
 from __future__ import annotations
 
+import gc
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from benchmarks import inputs
-from benchmarks.rows import Row, best_of
+from benchmarks.rows import Row
 from pykarpenter.api import labels
 from pykarpenter.api.meta import LabelSelector, ObjectMeta
 from pykarpenter.api.nodes import Node, Taint
@@ -47,35 +51,41 @@ class Scenario:
 
     name: str
     snapshot: Callable[[], ClusterSnapshot]
-    settings: PackingSettings = PackingSettings()
+    settings: PackingSettings = field(default_factory=PackingSettings)
     target_s: float | None = None
     karpenter_s: float | None = None
     karpenter_price: float | None = None
     runs: int = 3
 
 
-def run(wanted: str = "") -> Iterator[Row]:
-    for scenario in scenarios():
-        if scenario.name.startswith(wanted):
-            yield measure(scenario)
+def run(wanted: str = "") -> list[Row]:
+    """Measure the scenarios whose names start with `wanted`."""
+    rows = [measure(scenario) for scenario in scenarios() if scenario.name.startswith(wanted)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    rows.append(Row("peak memory", peak, "MiB", 1024, cpu_bound=False))
+    return rows
 
 
 def measure(scenario: Scenario) -> Row:
     snapshot = scenario.snapshot()
     engine = PackingEngine()
-    seconds, plan = best_of(scenario.runs, lambda: engine.pack(snapshot, scenario.settings))
-    return Row(
-        scenario=scenario.name,
-        pods=len(snapshot.pods),
-        seconds=seconds,
-        nodes=len(plan.claims),
-        price=plan.price_per_hour,
-        left_out=len(plan.unschedulable),
-        target_s=scenario.target_s,
-        karpenter_s=scenario.karpenter_s,
-        karpenter_price=scenario.karpenter_price,
-        note=f"{sum(len(e.pods) for e in plan.existing)} on existing nodes" if snapshot.nodes else "",
-    )
+    plan = engine.pack(snapshot, scenario.settings)
+    best = cpu = float("inf")
+    for _ in range(scenario.runs):
+        gc.collect()
+        started, spent = time.perf_counter(), time.process_time()
+        plan = engine.pack(snapshot, scenario.settings)
+        best, cpu = min(best, time.perf_counter() - started), min(cpu, time.process_time() - spent)
+    notes = [f"cpu {cpu * 1000:.1f} ms", f"{len(snapshot.pods) / best:,.0f} pods/s", f"{len(plan.claims)} nodes"]
+    notes.append(f"{plan.price_per_hour:.2f} $/h")
+    if snapshot.nodes:
+        notes.append(f"{sum(len(e.pods) for e in plan.existing)} pods on existing nodes")
+    if plan.unschedulable:
+        notes.append(f"{len(plan.unschedulable)} left out")
+    if scenario.karpenter_s is not None:
+        notes.append(f"Karpenter {scenario.karpenter_s:g} s, {scenario.karpenter_price:g} $/h")
+    target_ms = None if scenario.target_s is None else scenario.target_s * 1000
+    return Row(scenario.name, best * 1000, "ms", target_ms, note="; ".join(notes))
 
 
 def scenarios() -> list[Scenario]:
@@ -85,32 +95,35 @@ def scenarios() -> list[Scenario]:
         return lambda: one_pool(inputs.recorded(name)[:first], types)
 
     ignore = PackingSettings(preference_policy="Ignore")
+    diverse = [(1000, 0.15, 2.00, 338.4), (5000, None, 10.7, 1764), (10000, None, 34.7, 3531), (20000, 4.0, 126, 7127)]
+    first = [
+        Scenario(f"S1 diverse {n}", recorded("diverse-100", linear, n), target_s=0.02, runs=20) for n in (1, 50, 100)
+    ]
+    second = [
+        Scenario(f"S2 diverse {n}", recorded(f"diverse-{n}", linear), PackingSettings(), target, seconds, price)
+        for n, target, seconds, price in diverse
+    ]
     return [
-        Scenario("S1 diverse 1, linear400", recorded("diverse-100", linear, 1), target_s=0.02, runs=50),
-        Scenario("S1 diverse 50, linear400", recorded("diverse-100", linear, 50), target_s=0.02, runs=20),
-        Scenario("S1 diverse 100, linear400", recorded("diverse-100", linear), target_s=0.02, runs=20),
-        Scenario("S2 diverse 1000, linear400", recorded("diverse-1000", linear), target_s=0.15, karpenter_s=2.00, karpenter_price=338.4),
-        Scenario("S2 diverse 5000, linear400", recorded("diverse-5000", linear), karpenter_s=10.7, karpenter_price=1764),
-        Scenario("S2 diverse 10000, linear400", recorded("diverse-10000", linear), karpenter_s=34.7, karpenter_price=3531),
-        Scenario("S2 diverse 20000, linear400", recorded("diverse-20000", linear), target_s=4.0, karpenter_s=126, karpenter_price=7127),
-        Scenario("S3 preferences 4000 Respect", preferences, target_s=2.0, karpenter_s=153, karpenter_price=3777),
-        Scenario("S3 preferences 4000 Ignore", preferences, ignore, target_s=0.16, karpenter_s=1.6, karpenter_price=2525),
-        Scenario("S4 basic 1000, kwok16", recorded("basic-1000", kwok), target_s=0.076, karpenter_s=0.76, karpenter_price=51.95),
-        Scenario("S4 plain 10000, kwok16", recorded("plain-10000", kwok), target_s=0.8, karpenter_s=42, karpenter_price=133.42),
-        Scenario("S4 plain 10000, linear400", recorded("plain-10000", linear), karpenter_s=4.7, karpenter_price=2834),
-        Scenario("S4 host-spread 1000, kwok16", lambda: host_spread(500, 500)),
-        Scenario("S4 host-spread XL 2000, kwok16", lambda: host_spread(1000, 1000)),
-        Scenario("S4 interference 750, kwok16", interference),
-        Scenario("S5 wide 1000, kwok16", recorded("wide-1000", kwok), target_s=0.091, karpenter_s=0.91, karpenter_price=53.40),
-        Scenario("S6 deployments 10000, catalog800", lambda: deployments(10_000), runs=2),
-        Scenario("S6 deployments 50000, catalog800", lambda: deployments(50_000), runs=1),
-        Scenario("S6 deployments 100000, catalog800", lambda: deployments(100_000), target_s=10.0, runs=1),
-        Scenario("S7 2000 pods, 1000 nodes", lambda: fleet(1_000), runs=3),
-        Scenario("S7 2000 pods, 5000 nodes", lambda: fleet(5_000), target_s=0.5, runs=3),
+        *first,
+        *second,
+        Scenario("S3 preferences, Respect", preferences, PackingSettings(), 2.0, 153, 3777),
+        Scenario("S3 preferences, Ignore", preferences, ignore, 0.16, 1.6, 2525),
+        Scenario("S4 basic 1000", recorded("basic-1000", kwok), PackingSettings(), 0.076, 0.76, 51.95),
+        Scenario("S4 plain 10000, kwok16", recorded("plain-10000", kwok), PackingSettings(), 0.8, 42, 133.42),
+        Scenario("S4 plain 10000, linear400", recorded("plain-10000", linear), PackingSettings(), None, 4.7, 2834),
+        Scenario("S4 host-spread 1000", lambda: host_spread(500, 500)),
+        Scenario("S4 host-spread XL 2000", lambda: host_spread(1000, 1000)),
+        Scenario("S4 interference 750", interference),
+        Scenario("S5 wide 1000", recorded("wide-1000", kwok), PackingSettings(), 0.091, 0.91, 53.40),
+        Scenario("S6 deployments 10000", lambda: deployments(10_000), runs=2),
+        Scenario("S6 deployments 50000", lambda: deployments(50_000), runs=1),
+        Scenario("S6 deployments 100000", lambda: deployments(100_000), target_s=10.0, runs=1),
+        Scenario("S7 2000 pods, 1000 nodes", lambda: fleet(1_000)),
+        Scenario("S7 2000 pods, 5000 nodes", lambda: fleet(5_000), target_s=0.5),
         Scenario("S7 2000 pods, 10000 nodes", lambda: fleet(10_000), runs=2),
         Scenario("S7 1 pod, 5000 nodes", lambda: fleet(5_000, 1), target_s=0.02, runs=10),
-        Scenario("S8 2065 hopeless GPU pods, 1060 nodes", starvation, target_s=1.0),
-    ]  # fmt: skip
+        Scenario("S8 2065 hopeless of 2170", starvation, target_s=1.0),
+    ]
 
 
 def one_pool(pods: tuple[Pod, ...], types: tuple[InstanceType, ...]) -> ClusterSnapshot:
@@ -259,3 +272,8 @@ def starvation() -> ClusterSnapshot:
         node_pools=base.node_pools,
         instance_types={pool.name: types for pool in base.node_pools},
     )
+
+
+if __name__ == "__main__":
+    for row in run(sys.argv[1] if len(sys.argv) > 1 else ""):
+        print(f"{row.name:40} {row.value:10.1f} {row.unit:4} {row.target or '':>6}  {row.note}", flush=True)

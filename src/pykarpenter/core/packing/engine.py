@@ -41,7 +41,6 @@ from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 from pykarpenter.core.topology.default_spread import DefaultSpread
 
-
 # Label and taint sets remembered before starting afresh; a cluster with more distinct pods than this is busy anyway.
 MAX_INTERNED = 200_000
 
