@@ -24,12 +24,15 @@ from pykarpenter.kube.contract import (
     WatchEvent,
 )
 from pykarpenter.kube.errors import ApiError
-from pykarpenter.sim.store import DeleteRequest, ListRequest, Resource, Store, WatchRequest
+from pykarpenter.sim.store import DeleteRequest, ListRequest, Resource, Store, WatchRequest, WriteOptions
+from pykarpenter.sim.store.requests import PLAIN_WRITE
 from pykarpenter.sim.store.watches import RawEvent
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+# Controllers apply what they decided, whoever wrote it before.
+APPLYING = WriteOptions(field_manager="karpenter", force=True)
 # An API server sends bookmarks about once a minute.
 BOOKMARK_INTERVAL_S = 60.0
 
@@ -150,7 +153,13 @@ class StoreApi:
         return await self._call(
             lambda: Request(self._client, "patch", kind, name, namespace, subresource, patch),
             lambda: self._store.patch(
-                self._resource(kind), name, patch, namespace, patch_type=patch_type, subresource=subresource
+                self._resource(kind),
+                name,
+                patch,
+                namespace,
+                patch_type=patch_type,
+                subresource=subresource,
+                options=APPLYING if patch_type is PatchType.APPLY else PLAIN_WRITE,
             ).decode(kind.type),
         )
 

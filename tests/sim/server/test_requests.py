@@ -84,7 +84,7 @@ async def test_unknown_fields_are_warned_about_or_refused(served: Served) -> Non
     body = {"metadata": {"name": "web"}, "spec": workload_spec(replicaz=3)}
     path = "/apis/apps/v1/namespaces/default/deployments"
     status, error = await served.call("POST", f"{path}?fieldValidation=Strict", body)
-    assert (status, error["message"]) == (400, 'strict decoding error: unknown field "spec.replicaz"')
+    assert status == 400 and error["message"].endswith('strict decoding error: unknown field "spec.replicaz"')
     async with served.session.post(served.url + path, json=body) as response:
         assert response.status == 201
         assert response.headers["Warning"] == '299 - "unknown field \\"spec.replicaz\\""'

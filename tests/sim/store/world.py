@@ -34,7 +34,8 @@ class World:
         resource = self.kind(plural)
         meta = {"name": name, **rest.pop("metadata", {})}
         scope = (namespace or "default") if resource.namespaced else ""
-        return self.store.create(resource, {"metadata": meta, **rest}, scope)
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **rest}
+        return self.store.create(resource, body, scope)
 
     def scope(self, plural: str) -> str:
         return "default" if self.kind(plural).namespaced else ""

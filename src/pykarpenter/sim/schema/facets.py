@@ -51,6 +51,8 @@ def json_type(value: Any) -> str:
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
     found = json_type(value)
+    if found == "number" and schema.get("type") == "integer" and "format" in schema:
+        return type_invalid(path, "float64", f'{path} in body must be of type {schema["format"]}: "float64"')
     wanted: list[str] = ["integer", "string"] if schema.get(INT_OR_STRING) else [schema.get("type", "")]
     if wanted == [""]:
         return None
@@ -66,6 +68,8 @@ def violations(schema: Schema, value: Any, old: Any, path: str = "") -> Iterator
     wrong = _type_error(schema, value, path)
     if wrong is not None:
         yield wrong
+        yield from _format_violations(schema, value, path)
+        yield from _combined_violations(schema, value, path)
         return
     if value is None:
         return
@@ -117,10 +121,17 @@ def _number_violations(schema: Schema, value: float, path: str) -> Iterator[Fiel
             yield invalid_value(path, value, f"{path} in body should be less than or equal to {_plain(high)}")
     if (factor := schema.get("multipleOf")) and value % factor:
         yield invalid_value(path, value, f"{path} in body should be a multiple of {_plain(factor)}")
+    yield from _format_violations(schema, value, path)
+
+
+def _format_violations(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
+    """A number outside the range its format allows; the server says so without a path of its own."""
     bounds = _RANGES.get(schema.get("format", ""))
-    if bounds is not None and not bounds[0] <= value <= bounds[1]:
+    if bounds is None or isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    if not (bounds[0] <= value <= bounds[1] and float(value).is_integer()):
         detail = f"Checked value must be of type integer with format {schema['format']} in {path}"
-        yield invalid_value(path, value, detail)
+        yield invalid_value(NO_PATH, "", detail)
 
 
 def _object_violations(schema: Schema, value: Schema, old: Schema, path: str) -> Iterator[FieldError]:
@@ -168,8 +179,8 @@ def _combined_violations(schema: Schema, value: Any, path: str) -> Iterator[Fiel
     for part in schema.get("allOf") or ():
         yield from violations(part, value, None, path)
     if (choices := schema.get("anyOf")) and all(any(violations(part, value, None, path)) for part in choices):
-        yield from violations(choices[0], value, None, path)
         yield invalid_value(NO_PATH, "", f'"{path}" must validate at least one schema (anyOf)')
+        yield from violations(choices[0], value, None, path)
     if choices := schema.get("oneOf"):
         valid = sum(not any(violations(part, value, None, path)) for part in choices)
         if valid != 1:

@@ -89,6 +89,7 @@ class Handlers:
 
     async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
         body = await requests.read_body(request)
+        _check_kind(target, body)
         warnings: list[str] = []
         options = requests.write_options(request, warnings)
         entry = self._store.create(target.resource, body, target.namespace, options)
@@ -125,7 +126,8 @@ class Handlers:
     async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = requests.delete_request(request, await requests.read_body(request))
         entry = self._store.delete(target.resource, target.name, target.namespace, options)
-        if self._store.find(target.resource, target.name, target.namespace) is not None:
+        is_gone = self._store.find(target.resource, target.name, target.namespace) is None
+        if not is_gone or target.resource.plural == "pods":
             return self._answer(request, target, entry)
         uid = entry.metadata["uid"]
         return json_response(
@@ -151,6 +153,18 @@ class Handlers:
         uid = ((body or {}).get("metadata") or {}).get("uid", "")
         self._store.bind(target.name, target.namespace, node, uid)
         return json_response(success(), 201)
+
+
+def _check_kind(target: Target, body: Any) -> None:
+    """Built-in kinds are known by their path; of a custom one the server has no type to fall back on."""
+    if target.resource.custom is None or not isinstance(body, dict):
+        return
+    for field in ("kind", "apiVersion"):
+        if not body.get(field):
+            kind = target.resource.kind
+            raise BadRequest(
+                f"the object provided is unrecognized (must be of type {kind}): Object {field!r} is missing"
+            )
 
 
 def _not_allowed() -> ApiError:

@@ -130,7 +130,8 @@ def write_options(request: web.Request, warnings: list[str]) -> WriteOptions:
         raise BadRequest(f"fieldValidation: Unsupported value: {validation!r}: use Ignore, Warn or Strict")
     return WriteOptions(
         dry_run=_dry_run(query.getall("dryRun", [])),
-        field_manager=query.get("fieldManager") or agent,
+        # An apply must name its manager itself.
+        field_manager=query.get("fieldManager") or ("" if request.content_type == PatchType.APPLY else agent),
         force=_is_true(query.get("force", "")),
         field_validation=validation,
         warnings=warnings,

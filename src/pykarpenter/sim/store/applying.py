@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykarpenter.kube.errors import ApiError, Conflict
+from pykarpenter.sim.schema.field_errors import required
 from pykarpenter.sim.schema.kubernetes import Schema, items, member
 from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.fieldsets import (
@@ -21,7 +22,7 @@ from pykarpenter.sim.store.fieldsets import (
     readable,
 )
 from pykarpenter.sim.store.ownership import Holding, Owner, Owners, merge_schema, read_owners, with_owners
-from pykarpenter.sim.store.refusals import bad_request
+from pykarpenter.sim.store.refusals import bad_request, invalid_options
 from pykarpenter.sim.store.resources import Resource
 
 
@@ -30,9 +31,7 @@ def check_config(config: Any, manager: str) -> None:
     if not isinstance(config, dict):
         raise bad_request("an apply configuration is an object")
     if not manager:
-        raise bad_request(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-        )
+        raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
 
@@ -73,19 +72,34 @@ def _settle_conflicts(owners: Owners, owner: Owner, changed: set[Path], force: b
 
 
 def _conflict(conflicts: list[tuple[Owner, Path]]) -> ApiError:
-    causes = []
+    """All fields in the way, by their managers."""
+    by_manager: dict[str, list[str]] = {}
     for other, path in conflicts:
-        kind = f' with subresource "{other.subresource}"' if other.subresource else ""
-        message = f'conflict with "{other.manager}"{kind} using {other.api_version}'
-        causes.append({"reason": "FieldManagerConflict", "message": message, "field": readable(path)})
-    if len(causes) == 1:
-        words = f"{causes[0]['message']}: {causes[0]['field']}"
-        error = Conflict(f"Apply failed with 1 conflict: {words}")
+        by_manager.setdefault(_named(other), []).append(readable(path))
+    if len(conflicts) == 1:
+        other, path = conflicts[0]
+        error = Conflict(f"Apply failed with 1 conflict: conflict with {_named(other)}: {readable(path)}")
     else:
-        words = "\n".join(f"{cause['message']}:\n- {cause['field']}" for cause in causes)
-        error = Conflict(f"Apply failed with {len(causes)} conflicts: {words}")
-    error.details = {"causes": causes}
+        lines = [
+            "\n".join([f"conflicts with {manager}:", *(f"- {field}" for field in by_manager[manager])])
+            for manager in sorted(by_manager)
+        ]
+        error = Conflict(f"Apply failed with {len(conflicts)} conflicts: {chr(10).join(lines)}")
+    error.details = {
+        "causes": [
+            {"reason": "FieldManagerConflict", "message": f"conflict with {_named(other)}", "field": readable(path)}
+            for other, path in conflicts
+        ]
+    }
     return error
+
+
+def _named(owner: Owner) -> str:
+    """A manager as conflicts name it; one that wrote without applying also by its version."""
+    name = f'"{owner.manager}"'
+    if owner.subresource:
+        name += f' with subresource "{owner.subresource}"'
+    return f"{name} using {owner.api_version}" if owner.operation == "Update" else name
 
 
 def _merged(schema: Schema | None, live: Any, config: Any) -> Any:

@@ -34,7 +34,7 @@ def errors(crd: Json) -> list[FieldError]:
     if not found:
         wanted = f"{spec['names']['plural']}.{spec['group']}"
         if crd["metadata"].get("name") != wanted:
-            detail = f'must be spec.names.plural+"."+spec.group, here {wanted}'
+            detail = 'must be spec.names.plural+"."+spec.group'
             found.append(invalid_value("metadata.name", crd["metadata"].get("name"), detail))
     versions = spec.get("versions") or []
     if sum(bool(version.get("storage")) for version in versions) != 1:

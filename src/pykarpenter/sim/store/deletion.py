@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pykarpenter.api.timestamps import format_timestamp, parse_timestamp
+from pykarpenter.sim.schema.field_errors import not_supported
 from pykarpenter.sim.store.entries import Json, with_metadata
 from pykarpenter.sim.store.garbage import FOREGROUND, ORPHAN
-from pykarpenter.sim.store.refusals import bad_request, conflict
+from pykarpenter.sim.store.refusals import failed_precondition, invalid_options
 from pykarpenter.sim.store.requests import DeleteRequest
 from pykarpenter.sim.store.resources import Resource
 
@@ -20,15 +21,16 @@ def check_preconditions(resource: Resource, obj: Json, request: DeleteRequest) -
             f"the UID in the precondition ({request.uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(resource, meta["name"], why)
+        raise failed_precondition(resource, meta["name"], why)
     if request.resource_version is not None and request.resource_version != meta["resourceVersion"]:
         why = (
             f"the ResourceVersion in the precondition ({request.resource_version}) does not match the "
             f"ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified"
         )
-        raise conflict(resource, meta["name"], why)
+        raise failed_precondition(resource, meta["name"], why)
     if request.propagation is not None and request.propagation not in _PROPAGATIONS:
-        raise bad_request(f"propagationPolicy: Unsupported value: {request.propagation!r}: use one of {_PROPAGATIONS}")
+        choices = ["Foreground", "Background", "Orphan", "nil"]
+        raise invalid_options("DeleteOptions", not_supported("propagationPolicy", request.propagation, choices))
 
 
 def is_finished(obj: Json) -> bool:

@@ -21,7 +21,8 @@ _LOCK_MESSAGE = "the object has been modified; please apply your changes to the 
 
 
 def _with_details(error: ApiError, resource: Resource, name: str, **more: Any) -> ApiError:
-    error.details = {"name": name, "group": resource.group, "kind": resource.plural, **more}
+    details = {"name": name, "group": resource.group, "kind": resource.plural, **more}
+    error.details = {key: value for key, value in details.items() if value != ""}
     return error
 
 
@@ -43,6 +44,18 @@ def already_exists(resource: Resource, name: str) -> ApiError:
 def conflict(resource: Resource, name: str, why: str = _LOCK_MESSAGE) -> ApiError:
     message = f'Operation cannot be fulfilled on {resource.qualified} "{name}": {why}'
     return _with_details(Conflict(message), resource, name)
+
+
+def failed_precondition(resource: Resource, name: str, why: str) -> ApiError:
+    """A delete meant for another state of the object; here the message names the kind, not the resource."""
+    message = f'Operation cannot be fulfilled on {resource.qualified_kind} "{name}": {why}'
+    return _with_details(Conflict(message), resource, name, kind=resource.kind)
+
+
+def invalid_options(kind: str, error: FieldError) -> ApiError:
+    refusal = Invalid(f'{kind}.meta.k8s.io "" is invalid: {error}')
+    refusal.details = {"group": "meta.k8s.io", "kind": kind, "causes": [error.cause]}
+    return refusal
 
 
 def forbidden(resource: Resource, name: str, why: str) -> ApiError:

@@ -9,6 +9,7 @@ from pykarpenter.sim.store.entries import Json, lookup
 from pykarpenter.sim.store.refusals import bad_request, conflict, invalid, not_found
 from pykarpenter.sim.store.resources import Resource, ScalePaths
 
+_SCALE = Resource("autoscaling", "v1", "Scale", "scales", True)
 _OPERATORS = {"In": "in", "NotIn": "notin"}
 
 
@@ -64,7 +65,8 @@ def with_replicas(resource: Resource, obj: Json, scale: Json) -> Json:
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise bad_request(f"spec.replicas: {replicas!r} is not an integer")
     if replicas < 0:
-        raise invalid(resource, name, [invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])
+        error = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid(_SCALE, name, [error])
     return _with(obj, _parts(paths_of(resource, name).spec_replicas), replicas)
 
 

@@ -56,10 +56,7 @@ class Admission:
         """A built-in object whose types are right, without fields that its kind does not have."""
         problem = kubernetes.type_problem(resource.group, resource.version, resource.kind, obj)
         if problem:
-            version = resource.version if not resource.group else f"{resource.group}/{resource.version}"
-            raise bad_request(
-                f'{resource.kind} in version "{version}" cannot be handled as a {resource.kind}: {problem}'
-            )
+            raise bad_request(_unreadable(resource, problem))
         # The walk is dear, and our own controllers write no unknown fields: only callers that say how to treat
         # them pay for it. A served cluster always says.
         if not options.field_validation:
@@ -68,7 +65,7 @@ class Admission:
         unknown = kubernetes.unknown_fields(schema, obj) if schema is not None else []
         if not unknown:
             return obj
-        _report_unknown(unknown, options)
+        _report_unknown(unknown, options, resource)
         return kubernetes.without_fields(obj, set(unknown))  # type: ignore[no-any-return]
 
     @staticmethod
@@ -76,7 +73,7 @@ class Admission:
         assert resource.custom is not None
         obj, unknown = resource.custom.shape(obj, old)
         if unknown:
-            _report_unknown(unknown, options)
+            _report_unknown(unknown, options, resource)
         errors = resource.custom.errors(obj, old)
         if errors:
             raise invalid(resource, obj["metadata"].get("name", ""), errors)
@@ -91,9 +88,13 @@ class Admission:
         return obj
 
 
-def _report_unknown(paths: list[str], options: WriteOptions) -> None:
+def _unreadable(resource: Resource, problem: str) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {problem}'
+
+
+def _report_unknown(paths: list[str], options: WriteOptions, resource: Resource) -> None:
     messages = [f'unknown field "{path}"' for path in paths]
     if options.field_validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(messages)}")
+        raise bad_request(_unreadable(resource, f"strict decoding error: {', '.join(messages)}"))
     if options.field_validation == "Warn" and options.warnings is not None:
         options.warnings.extend(messages)

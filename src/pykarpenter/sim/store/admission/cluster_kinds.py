@@ -9,6 +9,7 @@ from pykarpenter.sim.schema.field_errors import (
     forbidden_field,
     invalid_value,
     not_supported,
+    quoted,
     required,
 )
 from pykarpenter.sim.store.admission.pod_validation import effect_errors, selector_errors
@@ -60,8 +61,8 @@ def _node_errors(node: Json, old: Json | None) -> Iterator[FieldError]:
     for field in ("capacity", "allocatable"):
         yield from negative_amounts(f"status.{field}", status.get(field))
     if old is None or spec is not old.get("spec"):
-        # An update names taints under metadata: the path is upstream's, odd as it is.
-        yield from _taint_errors(spec.get("taints") or [], "spec.taints" if old is None else "metadata.taints")
+        # Taints under metadata: the path is upstream's, odd as it is.
+        yield from _taint_errors(spec.get("taints") or [], "metadata.taints")
     provider_id = ((old or {}).get("spec") or {}).get("providerID")
     if provider_id and spec.get("providerID") != provider_id:
         detail = 'node updates may not change providerID except from "" to valid'
@@ -81,7 +82,8 @@ def _taint_errors(taints: list[Json], path: str) -> Iterator[FieldError]:
         else:
             yield required(f"{where}.effect")
         if (key, effect) in seen:
-            message = f"Duplicate value: {taint}: taints must be unique by key and effect pair"
+            shown = {"Key": key, "Value": taint.get("value", ""), "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            message = f"Duplicate value: {quoted(shown)}: taints must be unique by key and effect pair"
             yield FieldError(where, "FieldValueDuplicate", message)
         seen.append((key, effect))
 
@@ -89,7 +91,13 @@ def _taint_errors(taints: list[Json], path: str) -> Iterator[FieldError]:
 def _budget_errors(budget: Json, old: Json | None) -> Iterator[FieldError]:
     spec = budget.get("spec") or {}
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+        shown = {
+            "MinAvailable": spec["minAvailable"],
+            "Selector": spec.get("selector"),
+            "MaxUnavailable": spec["maxUnavailable"],
+            "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+        }
+        yield invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):
         value = spec.get(field)
         if isinstance(value, int) and value < 0:
@@ -97,7 +105,10 @@ def _budget_errors(budget: Json, old: Json | None) -> Iterator[FieldError]:
         elif isinstance(value, str):
             number = value[:-1] if value.endswith("%") else ""
             if not number.isdigit():
-                detail = "a valid percent string must be a numeric string followed by an ending '%'"
+                detail = (
+                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+                    "regex used for validation is '[0-9]+%')"
+                )
                 yield invalid_value(f"spec.{field}", value, detail)
             elif int(number) > 100:
                 yield invalid_value(f"spec.{field}", value, "must not be greater than 100%")
@@ -111,7 +122,10 @@ def _priority_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
     value, name = item.get("value", 0), item["metadata"].get("name", "")
     if name.startswith("system-"):
         if name not in ("system-cluster-critical", "system-node-critical"):
-            detail = "priority class names with 'system-' prefix are reserved for system use only"
+            detail = (
+                "priority class names with 'system-' prefix are reserved for system use only. error: "
+                f"{name} is not a known system priority class"
+            )
             yield forbidden_field("metadata.name", detail)
     elif value > _HIGHEST_USER_PRIORITY:
         detail = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_PRIORITY}"

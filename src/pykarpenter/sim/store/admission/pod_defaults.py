@@ -19,7 +19,6 @@ _SPEC_DEFAULTS: Json = {
     "terminationGracePeriodSeconds": 30,
     "schedulerName": "default-scheduler",
     "securityContext": {},
-    "enableServiceLinks": True,
 }
 _CONTAINER_DEFAULTS: Json = {
     "terminationMessagePath": "/dev/termination-log",
@@ -49,7 +48,7 @@ def _defaulted_container(container: Json) -> Json:
 
 def requests_from_limits(spec: Json) -> Json:
     """Of pods alone, not of templates: a limit without a request is also the request."""
-    result = dict(spec)
+    result = {"enableServiceLinks": True, **spec}
     for field in ("containers", "initContainers"):
         if field in spec:
             result[field] = [_requesting(container) for container in spec[field]]

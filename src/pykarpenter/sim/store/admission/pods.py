@@ -14,6 +14,7 @@ from pykarpenter.sim.store.admission.pod_defaults import (
 )
 from pykarpenter.sim.store.admission.pod_validation import pod_spec_errors, unreadable_amount
 from pykarpenter.sim.store.admission.resource_lists import unreadable_quantity
+from pykarpenter.sim.store.conditions import with_condition
 from pykarpenter.sim.store.entries import Json, encode
 from pykarpenter.sim.store.refusals import invalid
 from pykarpenter.sim.store.resources import Resource
@@ -24,9 +25,17 @@ if TYPE_CHECKING:
 _REMEMBERED_SPECS = 4096
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative),"
-    "`spec.tolerations` (only additions to existing tolerations)"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
+
+
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 
 
 class PodAdmission:
@@ -40,7 +49,8 @@ class PodAdmission:
     def admit(self, resource: Resource, pod: Json) -> Json:
         """A pod as it is stored first; raises Invalid, BadRequest or Forbidden."""
         spec, quality = self._admitted_spec(resource, pod)
-        return {**pod, "spec": spec, "status": {"phase": "Pending", "qosClass": quality}}
+        admitted = {**pod, "spec": spec, "status": {"phase": "Pending", "qosClass": quality}}
+        return with_condition(admitted, _GATED, self._store.timestamp()) if spec.get("schedulingGates") else admitted
 
     def _admitted_spec(self, resource: Resource, pod: Json) -> tuple[Json, str]:
         classes = self._store.table("scheduling.k8s.io", "priorityclasses").history.end
@@ -92,7 +102,8 @@ def _change_errors(spec: Json, was: Json) -> list[FieldError]:
     gates = [gate["name"] for gate in was.get("schedulingGates") or ()]
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         if gate["name"] not in gates:
-            return [forbidden_field(f"spec.schedulingGates[{index}]", "only deletion is allowed, but found new gates")]
+            detail = f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
+            return [forbidden_field(f"spec.schedulingGates[{index}].name", detail)]
     tolerations = spec.get("tolerations") or []
     if any(toleration not in tolerations for toleration in was.get("tolerations") or ()):
         return [

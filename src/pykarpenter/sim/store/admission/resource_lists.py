@@ -18,6 +18,7 @@ _SYNTAX = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinum
 
 def unreadable_quantity(kind: str, version: str, path: str, value: Any) -> ApiError:
     """A quantity that is no number fails before validation, while the object is being read."""
+    # Upstream leaves path and value out; whoever has many containers needs them.
     return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {path}: {value!r}: {_SYNTAX}')
 
 
@@ -37,7 +38,7 @@ def is_native(name: str) -> bool:
 def negative_amounts(path: str, quantities: Json | None) -> Iterator[FieldError]:
     for name, value in (quantities or {}).items():
         if parse_quantity(value) < 0:
-            yield invalid_value(f"{path}[{name}]", str(value), "must be greater than or equal to 0")
+            yield invalid_value(f"{path}.{name}", str(value), "must be greater than or equal to 0")
 
 
 def requirement_errors(path: str, resources: Json) -> Iterator[FieldError]:
@@ -69,4 +70,6 @@ def _name_errors(path: str, name: str) -> Iterator[FieldError]:
     if problem := qualified_name_problem(name):
         yield invalid_value(path, name, problem)
     elif "/" not in name and name not in _CONTAINER and not name.startswith("hugepages-"):
+        if name not in _NATIVE:
+            yield invalid_value(path, name, "must be a standard resource type or fully qualified")
         yield invalid_value(path, name, "must be a standard resource for containers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pykarpenter.sim.schema.field_errors import FieldError, invalid_value, required
+from pykarpenter.sim.schema.field_errors import FieldError, invalid_value, not_supported, required
 from pykarpenter.sim.store.admission.pod_defaults import defaulted_spec
 from pykarpenter.sim.store.admission.pod_validation import pod_spec_errors, selector_errors, unreadable_amount
 from pykarpenter.sim.store.admission.resource_lists import unreadable_quantity
@@ -109,11 +109,10 @@ def _errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
         matches = all(labels.get(key) == value for key, value in spec["selector"].items())
     else:
         yield from selector_errors(spec.get("selector"), "spec.selector")
+        matches = selector_matches(spec.get("selector"), labels)
         if spec.get("selector") is None:
             yield required("spec.selector")
-            matches = True
         else:
-            matches = selector_matches(spec["selector"], labels)
             if spec["selector"] in ({}, {"matchLabels": {}}):
                 detail = f"empty selector is invalid for {resource.kind.lower()}"
                 yield invalid_value("spec.selector", spec["selector"], detail)
@@ -124,9 +123,9 @@ def _errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
     policy = spec["template"]["spec"]["restartPolicy"]
     if resource.plural == "jobs":
         if policy == "Always":
-            yield invalid_value("spec.template.spec.restartPolicy", policy, 'supported values: "OnFailure", "Never"')
+            yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     elif policy != "Always":
-        yield invalid_value("spec.template.spec.restartPolicy", policy, 'supported values: "Always"')
+        yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
 
 
 def _fixed(resource: Resource, spec: Json, was: Json) -> Iterator[FieldError]:
