@@ -21,6 +21,7 @@ from pykarpenter.controllers.startup_checks import needed_kinds, unserved_kinds,
 from pykarpenter.kube.client import HttpApi
 from pykarpenter.kube.config import ClusterConfig, ConfigError, load_config
 from pykarpenter.kube.contract import KubeApi
+from pykarpenter.kube.dry_run import DryRunApi
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
@@ -155,6 +156,8 @@ class _Process:
         writer: KubeApi = api
         if not self._settings.disable_leader_election:
             writer = FencedApi(api, elector, self._metrics)
+        if self._settings.dry_run:
+            writer = DryRunApi(api)
         try:
             return await self._plugin.build(writer, self._clock, self._settings.provider)
         except ValueError as error:
