@@ -1,7 +1,8 @@
 """`pykarpenter run`: the controller, on the cluster that the kubeconfig or the pod's service account names.
 
 Every setting is a flag and an environment variable. Usage errors and bad settings are reported all at once and exit 1;
-so does a cluster that cannot be served, and a lost lease, after which whoever started the program starts it anew.
+so does a cluster that cannot be served. When the lease is lost everything is dropped, and the process stands for
+election again with a new identity and nothing remembered, as if it had been restarted.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _run(ctx: click.Context, provider: str | None, kubeconfig: str, context: str
         settings = replace(settings, leader_election_namespace=config.namespace)
     try:
         asyncio.run(_Process(settings, plugin, config, clock).run())
-    except (LeaseLost, ShutdownTimeout, StartRefused) as error:
+    except (ShutdownTimeout, StartRefused) as error:
         log.error("stopped", error=error)
         raise CannotRun(str(error).splitlines()) from error
 
@@ -102,9 +103,10 @@ class _Process:
         self._config = config
         self._clock = clock
         self._metrics = MetricsRegistry(clock)
+        self._log = logs.get_logger(controller="operator")
 
     async def run(self) -> None:
-        """Until SIGTERM or SIGINT, a lost lease, or a start that is refused."""
+        """Until SIGTERM or SIGINT, or a start that is refused."""
         await run_until_stopped(self._serve)
 
     async def _serve(self) -> None:
@@ -132,6 +134,13 @@ class _Process:
         return HttpApi(self._config, clock=self._clock, qps=qps, burst=burst, observer=self._metrics)
 
     async def _control(self, api: HttpApi, lease_api: HttpApi, offload: InThread, endpoints: Endpoints) -> None:
+        while True:
+            try:
+                await self._operate(api, lease_api, offload, endpoints)
+            except LeaseLost as error:
+                self._log.error("starting over", error=error)
+
+    async def _operate(self, api: HttpApi, lease_api: HttpApi, offload: InThread, endpoints: Endpoints) -> None:
         # Leader election has a client of its own: its requests never queue behind the work it guards.
         elector = elector_for(lease_api, self._clock, self._settings, new_identity(), observer=self._metrics)
         built = await self._build(api, elector)

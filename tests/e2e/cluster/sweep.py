@@ -56,7 +56,8 @@ def _empty(rest: Rest, collection: str) -> None:
             _remove(rest, collection, item)
         return not left
 
-    wait_until(is_empty, 30, what=f"{collection} is empty")
+    # A server that was just restarted answers 429 until its caches are filled.
+    wait_until(is_empty, 30, what=f"{collection} is empty", retry_on=(ApiError,))
 
 
 def _remove(rest: Rest, collection: str, item: dict[str, Any]) -> None:
