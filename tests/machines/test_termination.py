@@ -97,7 +97,7 @@ def test_f42_a_budget_that_never_allows_holds_the_node_and_names_itself() -> Non
         await asyncio.sleep(3600)
         assert await world.pods() == ["web"]
         assert await world.reason_of("Drained") == "Draining"
-        blocked = [e for e in world.recorded.events if e[2] == "FailedDraining"]
+        blocked = [e for e in world.recorded.events if e[2] == "FailedDraining" and "blocked from eviction" in e[3]]
         assert blocked[0][0] == "Node"
         assert "default/web" in blocked[0][3]
         refused = world.recorded.counted("karpenter_pods_eviction_requests_total", code="429")
@@ -179,6 +179,29 @@ def test_at_the_deadline_nothing_holds_the_machine() -> None:
         assert world.clock.now() <= deadline + 15
         assert "Disrupted" in world.recorded.reasons("Pod")
         assert world.recorded.counted("karpenter_pods_drained_total", reason="Forceful Termination") == 1
+
+    story(tell, kubelets=KubeletOptions(lease_interval_s=None, pod_stop_s=3600.0))
+
+
+@pytest.mark.promise("API-3.4.7")
+def test_f42_a_budget_ends_at_the_deadline_without_waiting_for_a_retry() -> None:
+    """Refused evictions back off to ten seconds; the forced delete comes on time, and the pod has its grace."""
+
+    async def tell(world: World) -> None:
+        node = await started(world, terminationGracePeriod="10m")
+        await world.pod("web", node, terminationGracePeriodSeconds=30)
+        await asyncio.sleep(5)
+        await budget(world, allowed=0)
+        await world.api.delete(kinds.NODE_CLAIM, "c1")
+        deleted = world.clock.now()
+        await asyncio.sleep(568)
+        assert not (await world.api.get(kinds.POD, "web", "default")).is_deleting
+        await asyncio.sleep(5)
+        pod = await world.api.get(kinds.POD, "web", "default")
+        assert pod.is_deleting
+        assert (pod.metadata.deletion_grace_period_seconds or 0) >= 28
+        await world.gone(within_s=60)
+        assert world.clock.now() - deleted <= 615
 
     story(tell, kubelets=KubeletOptions(lease_interval_s=None, pod_stop_s=3600.0))
 

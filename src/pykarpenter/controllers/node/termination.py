@@ -169,8 +169,12 @@ class NodeTermination:
         why = find_condition(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
         reason = why.reason if why is not None and why.status == "True" else ""
         entry = Entry(node.name, DrainMode.FORCE, deadline, reason)
-        for pod in (*drain.force, *drain.evict):
+        for pod in drain.force:
+            self._evictions.hurry(pod, entry)
+        for pod in drain.evict:
             self._evictions.add(pod, entry)
+        text = f"Failed to drain node, {_waiting_text(drain)}"
+        self._ctx.recorder.publish(node_reference(node), "Warning", "FailedDraining", text, dedupe=(node.uid,))
 
     def _is_settling(self, node: Node, claim: NodeClaim | None) -> bool:
         now = self._ctx.clock.now()
