@@ -122,7 +122,10 @@ class KubeApi(Protocol):
         patch_type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> T:
-        """Optimistic locking: put `metadata.resourceVersion` (or uid) into a merge patch; a stale one is a Conflict."""
+        """Optimistic locking: put `metadata.resourceVersion` into a merge patch; a stale one is a Conflict.
+
+        Another `metadata.uid` is refused too, but as Invalid: no field of an identity can be changed.
+        """
         ...
 
     async def delete(

@@ -11,6 +11,7 @@ from typing import Any
 
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.kube.contract import PatchType
+from pykarpenter.kube.errors import ServerFault
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.sim.schema.kubernetes import root_schema
 from pykarpenter.sim.store import definitions, deletion, metadata, namespaces
@@ -189,7 +190,8 @@ class Store:
         obj = metadata.place_in_namespace(resource, obj, namespace)
         meta = dict(obj["metadata"])
         if meta.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            # An API server lets its storage refuse this, which answers 500.
+            raise ServerFault("resourceVersion should not be set on objects to be created")
         if not meta.get("name") and meta.get("generateName"):
             meta["name"] = self._free_name(resource, meta["generateName"], meta.get("namespace", ""))
         self._check_namespace(resource, meta)
