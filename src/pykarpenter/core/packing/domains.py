@@ -118,7 +118,9 @@ class DomainPlacer:
             return 0
         allows = rung.strict.get_or_exists(group.rule.key).allows
         allowed = [domain for domain in kernel.topology.known(group, rung.tolerations) if allows(domain)]
-        if not allowed or len({group.counts.get(domain, 0) for domain in allowed}) > 1:
+        if len(allowed) < max(group.rule.min_domains or 0, 1):
+            return 0
+        if len({group.counts.get(domain, 0) for domain in allowed}) > 1:
             return 0
         heads = [self._head_in(found, domain) for domain in allowed]
         rounds = min([cls.left // len(allowed), *(head[2] for head in heads)])

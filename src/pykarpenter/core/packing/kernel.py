@@ -233,6 +233,9 @@ class Kernel:
         narrowed = self.attachments.narrowed(self.kinds, kind, self.claims.volumes.get(position), cls.demand)
         if narrowed is None:
             return 0
+        if narrowed is not kind:
+            # The room was reckoned with types that cannot attach all these volumes.
+            wanted = min(wanted, int(narrowed.rooms(self.claims.used[position : position + 1], cls.vector)[0]))
         count = self.care.most(self.claims, position, narrowed, cls.vector, wanted)
         if count <= 0:
             return 0

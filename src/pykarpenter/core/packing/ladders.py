@@ -34,9 +34,8 @@ class Ladders:
         for cls in classes:
             wishes = cls.wishes if self._respect else without_preferences(cls.wishes)
             rungs = []
-            node_filter = self._node_filter(wishes)
             for rung, given_up in ladder(wishes, self._tolerate):
-                rungs.append((rung, self._owned(cls, rung, node_filter), given_up))
+                rungs.append((rung, self._owned(cls, rung), given_up))
             cls.guards = [self._topology.affinity(GroupKind.INVERSE, term, cls.sample) for term in wishes.anti_affinity]
             owned.append((cls, rungs))
         for cls, rungs in owned:
@@ -56,9 +55,13 @@ class Ladders:
         terms = [from_expressions(term.match_expressions, rules) for term in wishes.required_terms]
         return node_filter_of(dict(wishes.node_selector), terms, wishes.tolerations, self._sets)
 
-    def _owned(self, cls: PodClass, wishes: Wishes, node_filter: NodeFilter) -> list[Group]:
+    def _owned(self, cls: PodClass, wishes: Wishes) -> list[Group]:
         topology, sample = self._topology, cls.sample
-        found = [topology.spread(constraint, sample, node_filter) for constraint in wishes.spread]
+        found: list[Group] = []
+        if wishes.spread:
+            # A relaxed pod counts other machines: those that its fewer terms and new tolerations admit.
+            node_filter = self._node_filter(wishes)
+            found = [topology.spread(constraint, sample, node_filter) for constraint in wishes.spread]
         near = [*wishes.affinity, *(t.pod_affinity_term for t in wishes.preferred_affinity)]
         apart = [*wishes.anti_affinity, *(t.pod_affinity_term for t in wishes.preferred_anti_affinity)]
         found += [topology.affinity(GroupKind.AFFINITY, term, sample) for term in near]
