@@ -291,3 +291,28 @@ def test_identities_name_the_host_and_never_repeat():
     one, two = new_identity(), new_identity()
     assert one != two
     assert one.rsplit("_", 1)[0] == two.rsplit("_", 1)[0]
+
+
+def test_renewals_read_the_lease_only_when_somebody_else_wrote_it():
+    """One request every two seconds, not two; an edit by hand does not end the leadership."""
+
+    async def main():
+        api = LeaseApi()
+        reads = []
+        read = api.get
+
+        async def counted_get(*args):
+            reads.append(asyncio.get_running_loop().time())
+            return await read(*args)
+
+        api.get = counted_get
+        leader = Candidate(api, "one").start()
+        await asyncio.sleep(61)
+        assert reads == [0.0]
+        (key,) = api.leases
+        api._store(key, api.leases[key])
+        await asyncio.sleep(60)
+        assert len(reads) == 2
+        assert leader.story == [("leads", 0.0)]
+
+    run_virtual(main())

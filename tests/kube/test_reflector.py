@@ -319,3 +319,24 @@ def test_f48_a_burst_of_events_lets_others_run_in_between():
 
     run_virtual(main())
     assert max(b - a for a, b in itertools.pairwise(ran_after)) <= 200
+
+
+def test_a_kind_that_cannot_be_listed_does_not_keep_the_collector_off():
+    """A missing permission would otherwise end in a process that only grows."""
+    paused = []
+
+    class Pause:
+        def __enter__(self):
+            paused.append("off")
+
+        def __exit__(self, *_):
+            paused.append("on")
+
+    async def main():
+        api = script([Forbidden("no")] * 50)
+        running = asyncio.create_task(Reflector(api, POD, Cache(), clock=running_clock(), garbage=Pause()).run())
+        await asyncio.sleep(1)
+        assert paused == ["off", "on"]
+        running.cancel()
+
+    run_virtual(main())

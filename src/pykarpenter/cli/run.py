@@ -32,6 +32,7 @@ from pykarpenter.runtime.garbage import GarbagePause
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
 from pykarpenter.runtime.metrics import MetricsRegistry
+from pykarpenter.runtime.observer import observing
 from pykarpenter.runtime.offload import InThread
 from pykarpenter.runtime.plugins import Plugin, UnknownProvider, load_plugin, provider_names
 from pykarpenter.runtime.settings import ALL_SETTINGS, BadSettings, Settings, load_settings
@@ -145,18 +146,19 @@ class _Process:
         elector = elector_for(lease_api, self._clock, self._settings, new_identity(), observer=self._metrics)
         built = await self._build(api, elector)
         await self._check(api, built)
-        operator = Operator(
-            api,
-            built.provider,
-            self._clock,
-            self._settings,
-            elector=elector,
-            background=built.background,
-            offload=offload,
-            metrics=self._metrics,
-            observer=self._metrics,
-            garbage=GarbagePause(),
-        )
+        with observing(self._metrics):
+            operator = Operator(
+                api,
+                built.provider,
+                self._clock,
+                self._settings,
+                elector=elector,
+                background=built.background,
+                offload=offload,
+                metrics=self._metrics,
+                observer=self._metrics,
+                garbage=GarbagePause(),
+            )
         endpoints.checks["caches"] = lambda: None if operator.is_ready else ", ".join(operator.watches.unsynced())
         await operator.run()
 

@@ -150,6 +150,8 @@ class LeaderElector:
         return False
 
     async def _acquire_or_renew(self) -> bool:
+        if await self._renew_known():
+            return True
         try:
             lease = await self._api.get(LEASE, self._name, self._namespace)
         except NotFound:
@@ -170,6 +172,19 @@ class LeaderElector:
             "spec": self._spec(lease),
         }
         self._note(await self._api.patch(LEASE, self._name, patch, self._namespace))
+        return True
+
+    async def _renew_known(self) -> bool:
+        """Renew without reading first; false when somebody else wrote the lease meanwhile, or it is not ours."""
+        known = self._lease
+        if self._renewed_at is None or known is None or known.spec.holder_identity != self.identity:
+            return False
+        patch = {"metadata": {"resourceVersion": known.metadata.resource_version}, "spec": self._spec(known)}
+        try:
+            self._note(await self._api.patch(LEASE, self._name, patch, self._namespace))
+        except (Conflict, NotFound):
+            self._observer.leader_slowpath(self._name)
+            return False
         return True
 
     def _spec(self, current: Lease | None) -> Json:

@@ -28,6 +28,10 @@ class KubeObserver(Protocol):
 
     def leading(self, name: str, leads: bool) -> None: ...
 
+    def leader_slowpath(self, name: str) -> None:
+        """A renewal found the lease changed by somebody else and had to read it."""
+        ...
+
     def event_dropped(self, reason: str) -> None: ...
 
     def clock_skew(self, seconds: float) -> None:
@@ -60,6 +64,9 @@ class IgnoreKube:
         pass
 
     def leading(self, name: str, leads: bool) -> None:
+        pass
+
+    def leader_slowpath(self, name: str) -> None:
         pass
 
     def event_dropped(self, reason: str) -> None:

@@ -109,6 +109,8 @@ class Reflector(Generic[T]):
             retry_after = getattr(error, "retry_after_s", None) or 0.0
             self._judge_error(error)
         self._observer.watch_restarted(self.kind.kind, reason)
+        # A kind that cannot be listed (no permission, no CRD) must not keep the collector off for good.
+        self._loading.close()
         lasted = asyncio.get_running_loop().time() - started
         if self._progressed or (reason in ("closed", "silent") and lasted >= 1.0):
             self._backoff.forget("")

@@ -178,6 +178,9 @@ class MetricsRegistry:
     def leading(self, name: str, leads: bool) -> None:
         self.gauge("leader_election_master_status", {"name": name}, 1.0 if leads else 0.0)
 
+    def leader_slowpath(self, name: str) -> None:
+        self.count("leader_election_slowpath_total", {"name": name})
+
     def event_dropped(self, reason: str) -> None:
         self.count("pykarpenter_events_dropped_total", {"reason": reason})
 
