@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from pykarpenter.core.cover.bound import resource_bound
+from pykarpenter.core.cover.bound import Relaxation, resource_bound
 from pykarpenter.core.cover.columns import NORMAL, column_cover
 from pykarpenter.core.cover.greedy import default_weightings, greedy_cover
-from pykarpenter.core.cover.problem import CoverProblem, undominated
+from pykarpenter.core.cover.problem import CoverProblem
 
 
 def never() -> bool:
@@ -66,7 +66,7 @@ def test_a_cover_holds_exactly_the_demand_within_every_machine(seed):
     problem = random_problem(seed, classes=8, machines=6, most=40)
     _, worth = resource_bound(problem)
     value = (worth * problem.requests).sum(axis=1)
-    greedy = greedy_cover(problem, value, default_weightings(problem), undominated(problem))
+    greedy = greedy_cover(problem, value, default_weightings(problem), Relaxation(problem).machines)
     for cover in (greedy, column_cover(problem, NORMAL, never).cover):
         assert cover is not None
         assert (sum(p.counts * p.times for p in cover.patterns) == problem.demand).all()

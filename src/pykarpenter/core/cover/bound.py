@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from pykarpenter.core.cover.problem import Bools, CoverProblem, Floats, Ints, undominated
+from pykarpenter.core.cover.problem import Bools, CoverProblem, Floats, Ints
 
 
 def quiet_solver() -> highspy.Highs:
@@ -33,88 +33,189 @@ class Relaxed:
     machines: Ints
     amounts: Floats
 
+    def whole_machines(self) -> Ints:
+        """Machines to have: the fractions rounded up."""
+        return np.repeat(self.machines, np.ceil(self.amounts - 1e-6).astype(np.int64))
+
+
+class Relaxation:
+    """The relaxation of one problem, ready to be asked for several demands."""
+
+    def __init__(self, problem: CoverProblem) -> None:
+        self._problem = problem
+        packed = np.packbits(problem.allowed, axis=0)
+        known: dict[bytes, int] = {}
+        self._set_of = np.array(
+            [known.setdefault(packed[:, m].tobytes(), len(known)) for m in range(problem.machines)], np.int64
+        )
+        first = {int(group): machine for machine, group in reversed(list(enumerate(self._set_of)))}
+        # Which classes each distinct set of machines accepts: `[A, C]`.
+        self._accepts = np.array([problem.allowed[:, first[group]] for group in range(len(known))], bool)
+        self.machines = self._undominated()
+        signatures: dict[bytes, int] = {}
+        columns = np.packbits(self._accepts, axis=0) if len(known) else np.zeros((0, problem.classes), np.uint8)
+        self._member = np.array(
+            [signatures.setdefault(columns[:, c].tobytes(), len(signatures)) for c in range(problem.classes)], np.int64
+        )
+        self._signatures = len(signatures)
+
+    def _undominated(self) -> Ints:
+        """Machines worth having: no other holds as much, for the same classes or more, at no higher price."""
+        problem = self._problem
+        kept: list[Ints] = []
+        for group in range(len(self._accepts)):
+            if self._accepts[group].any():
+                kept.append(_pareto(problem, np.flatnonzero(self._set_of == group)))
+            else:
+                kept.append(np.zeros(0, np.int64))
+        result: list[Ints] = []
+        for group, machines in enumerate(kept):
+            for other, rivals in enumerate(kept):
+                wider = bool((self._accepts[other] | ~self._accepts[group]).all())
+                if other == group or not wider or not len(machines):
+                    continue
+                beaten = (problem.capacity[rivals][None] >= problem.capacity[machines][:, None]).all(axis=2)
+                beaten &= problem.price[rivals][None] <= problem.price[machines][:, None]
+                machines = machines[~beaten.any(axis=1)]
+            result.append(machines)
+        return np.sort(np.concatenate(result)) if result else np.zeros(0, np.int64)
+
+    def solve(self, demand: Ints, machines: Ints | None = None, free: Ints | None = None) -> Relaxed:
+        """The cheapest fractions of machines for the demand; `free` is capacity that costs nothing."""
+        problem = self._problem
+        machines = self.machines if machines is None else machines
+        if not len(machines) or not demand.any():
+            return Relaxed(0.0, np.zeros(problem.requests.shape), machines, np.zeros(len(machines)))
+        groups, machine_group = np.unique(self._set_of[machines], return_inverse=True)
+        accepts = np.zeros((len(groups), self._signatures), bool)
+        accepts[:, self._member] = self._accepts[groups]
+        totals = np.zeros((self._signatures, problem.requests.shape[1]))
+        np.add.at(totals, self._member, problem.requests * demand[:, None].astype(np.float64))
+        totals[~accepts.any(axis=0)] = 0.0
+        scale = np.maximum(totals.max(axis=0), 1.0)
+        spare = None if free is None else np.maximum(free, 0) / scale
+        program = _Program(totals / scale, accepts, spare)
+        for machine, group in zip(machines.tolist(), machine_group.reshape(-1).tolist(), strict=True):
+            program.add_machine(group, problem.capacity[machine] / scale, float(problem.price[machine]))
+        cost, worth, amounts = program.solve()
+        return Relaxed(cost, (worth / scale)[self._member], machines, amounts)
+
+    def even_sized(self, demand: Ints) -> Ints | None:
+        """Machines of about the size each gets when rules force many of them; None when no rule does.
+
+        With prices linear in size the relaxation is as happy with tiny machines beside a huge one; pods are not.
+        """
+        problem = self._problem
+        real = problem.real
+        totals = problem.requests.T @ demand
+        forced = totals[real:] / np.maximum(problem.capacity[:, real:].max(axis=0), 1) if real < len(totals) else []
+        number = max(forced, default=0.0)
+        if number < 2:
+            return None
+        average = totals[:real] / number
+        capacity = problem.capacity[self.machines, :real]
+        fitting = (capacity >= average).all(axis=1)
+        ceiling = float(problem.price[self.machines[fitting]].min()) * 1.4 if fitting.any() else np.inf
+        window = (capacity >= 0.8 * average).all(axis=1) & (problem.price[self.machines] <= ceiling)
+        return self.machines[window] if window.any() else None
+
+    def short_list(self, relaxed: Relaxed, number: int) -> Ints:
+        """The machines the relaxation uses, and others of every size, enough to finish a rest with."""
+        used = relaxed.machines[relaxed.amounts > 1e-9]
+        found = [used]
+        for group in range(len(self._accepts)):
+            mine = self.machines[self._set_of[self.machines] == group]
+            mine = mine[np.argsort(self._problem.price[mine], kind="stable")]
+            # Small machines matter most for a rest: half of the list are the cheapest, the others are spaced out.
+            found.append(mine[: number // 2])
+            found.append(
+                mine[np.unique(np.linspace(0, len(mine) - 1, number // 2).astype(np.int64))] if len(mine) else mine
+            )
+        return np.unique(np.concatenate(found))
+
+
+def _pareto(problem: CoverProblem, machines: Ints) -> Ints:
+    order = machines[np.lexsort((machines, -problem.capacity[machines].sum(axis=1), problem.price[machines]))]
+    kept: list[int] = []
+    for machine in order.tolist():
+        if not kept or not (problem.capacity[kept] >= problem.capacity[machine]).all(axis=1).any():
+            kept.append(machine)
+    return np.array(kept, np.int64)
+
 
 def resource_bound(problem: CoverProblem, free: Ints | None = None) -> tuple[float, Floats]:
     """The bound in $/h and the value of one unit of each resource at it, for each class: `[C, R]`.
 
-    `free` is capacity that is there already and costs nothing. A class that no machine accepts is left out: no plan
-    can place it, so it adds nothing to any plan's cost.
+    A class that no machine accepts is left out: no plan can place it, so it adds nothing to any plan's cost.
     """
-    relaxed = _relax(problem, free)
+    relaxed = Relaxation(problem).solve(problem.demand, free=free)
     return relaxed.cost, relaxed.worth
 
 
-def machine_mix(problem: CoverProblem) -> Ints:
-    """Machines to have for the demand: the relaxation's fractions rounded up, in whole machines."""
-    relaxed = _relax(problem, None)
-    whole = np.ceil(relaxed.amounts - 1e-6).astype(np.int64)
-    return np.repeat(relaxed.machines, whole)
-
-
-def _relax(problem: CoverProblem, free: Ints | None) -> Relaxed:
-    machines = undominated(problem)
-    signatures, member = np.unique(problem.allowed[:, machines], axis=0, return_inverse=True)
-    member = member.reshape(-1)
-    if not len(machines) or not problem.demand.any():
-        return Relaxed(0.0, np.zeros(problem.requests.shape), machines, np.zeros(len(machines)))
-    totals = np.zeros((len(signatures), problem.requests.shape[1]))
-    np.add.at(totals, member, problem.requests * problem.demand[:, None].astype(np.float64))
-    totals[~signatures.any(axis=1)] = 0.0
-    program = _Program(problem, machines, signatures, totals)
-    if free is not None:
-        program.add_free(free)
-    return program.solve(member)
-
-
 class _Program:
-    """min Σ price·n: each signature's total of each resource is served by machines that accept the signature."""
+    """The relaxation seen from its prices: what may a unit of each resource be worth at most?
 
-    def __init__(self, problem: CoverProblem, machines: Ints, signatures: Bools, totals: Floats) -> None:
-        self._machines = machines
-        self._totals = totals
-        self._scale = np.maximum(totals.max(axis=0), 1.0)
-        self._solver = quiet_solver()
-        self._served: dict[tuple[int, int], int] = {}
-        for machine in machines:
-            self._column(float(problem.price[machine]))
-        uses: dict[tuple[int, int], list[int]] = {}
-        for group, resource in np.argwhere(totals).tolist():
-            columns = []
-            for kind in np.flatnonzero(signatures[group]).tolist():
-                column = self._column(0.0)
-                uses.setdefault((kind, resource), []).append(column)
-                columns.append(column)
-            self._served[group, resource] = self._solver.getNumRow()
-            self._row(float(totals[group, resource] / self._scale[resource]), columns, [1.0] * len(columns))
-        for (kind, resource), columns in uses.items():
-            amount = float(problem.capacity[machines[kind], resource] / self._scale[resource])
-            self._row(0.0, [kind, *columns], [amount, *([-1.0] * len(columns))])
+    max Σ totals·y, where y[s, r] is worth to signature s, u[a, r] to machines that accept the set a of signatures,
+    y <= u wherever the set holds the signature, and no machine may offer more worth than its price. The duals of the
+    machines' rows are how many of each to have. This form has a row per machine instead of a column per machine,
+    signature and resource.
+    """
 
-    def _column(self, price: float) -> int:
-        self._solver.addCol(price, 0.0, highspy.kHighsInf, 0, np.zeros(0, np.int32), np.zeros(0))
-        return int(self._solver.getNumCol()) - 1
+    def __init__(self, totals: Floats, sets: Bools, spare: Floats | None) -> None:
+        self._shape = totals.shape
+        signatures, resources = totals.shape
+        self._sets = np.vstack([sets, np.ones((1, signatures), bool)]) if spare is not None else sets
+        self._offset = signatures * resources
+        columns = self._offset + len(self._sets) * resources
+        self._cost = np.zeros(columns)
+        self._cost[: self._offset] = totals.reshape(-1)
+        if spare is not None:
+            # What is there already costs its worth: only the rest has to be bought.
+            self._cost[columns - resources :] = -spare
+        self._index: list[Ints] = []
+        self._value: list[Floats] = []
+        self._upper: list[float] = []
+        wanted = totals > 0
+        for group, members in enumerate(self._sets):
+            for signature in np.flatnonzero(members).tolist():
+                for resource in np.flatnonzero(wanted[signature]).tolist():
+                    self._row(
+                        [signature * resources + resource, self._offset + group * resources + resource],
+                        [1.0, -1.0],
+                        0.0,
+                    )
+        self._fixed = len(self._upper)
 
-    def _row(self, least: float, columns: list[int], values: list[float]) -> None:
-        index = np.array(columns, np.int32)
-        self._solver.addRow(least, highspy.kHighsInf, len(index), index, np.array(values))
+    def _row(self, columns: list[int], values: list[float], upper: float) -> None:
+        self._index.append(np.array(columns, np.int64))
+        self._value.append(np.array(values, np.float64))
+        self._upper.append(upper)
 
-    def add_free(self, free: Ints) -> None:
-        """Capacity that is there already serves any class, up to its amount of each resource."""
-        by_resource: dict[int, list[int]] = {}
-        for (_, resource), row in self._served.items():
-            column = self._column(0.0)
-            self._solver.changeCoeff(row, column, 1.0)
-            by_resource.setdefault(resource, []).append(column)
-        for resource, columns in by_resource.items():
-            self._row(-float(max(0, free[resource]) / self._scale[resource]), columns, [-1.0] * len(columns))
+    def add_machine(self, group: int, capacity: Floats, price: float) -> None:
+        filled = np.flatnonzero(capacity)
+        self._index.append(self._offset + group * self._shape[1] + filled)
+        self._value.append(capacity[filled])
+        self._upper.append(price)
 
-    def solve(self, member: Ints) -> Relaxed:
-        self._solver.run()
-        solution = self._solver.getSolution()
-        duals = np.array(solution.row_dual)
-        worth = np.zeros(self._totals.shape)
-        for (group, resource), row in self._served.items():
-            worth[group, resource] = max(0.0, duals[row]) / self._scale[resource]
-        amounts = np.array(solution.col_value)[: len(self._machines)]
-        cost = float(self._solver.getInfo().objective_function_value)
-        return Relaxed(cost, worth[member], self._machines, amounts)
+    def solve(self) -> tuple[float, Floats, Floats]:
+        """The bound, the worth of a unit to each signature, and how many of each machine."""
+        model = highspy.HighsLp()
+        columns, rows = len(self._cost), len(self._upper)
+        model.num_col_, model.num_row_ = columns, rows
+        model.sense_ = highspy.ObjSense.kMaximize
+        model.col_cost_ = self._cost
+        model.col_lower_ = np.zeros(columns)
+        model.col_upper_ = np.full(columns, highspy.kHighsInf)
+        model.row_lower_ = np.full(rows, -highspy.kHighsInf)
+        model.row_upper_ = np.array(self._upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_ = np.cumsum([0, *(len(i) for i in self._index)]).astype(np.int32)
+        model.a_matrix_.index_ = np.concatenate(self._index).astype(np.int32)
+        model.a_matrix_.value_ = np.concatenate(self._value)
+        solver = quiet_solver()
+        solver.passModel(model)
+        solver.run()
+        solution = solver.getSolution()
+        worth = np.array(solution.col_value)[: self._offset].reshape(self._shape)
+        amounts = np.abs(np.array(solution.row_dual)[self._fixed :])
+        return float(solver.getInfo().objective_function_value), worth, amounts

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import highspy
 import numpy as np
 
-from pykarpenter.core.cover.bound import quiet_solver, resource_bound
+from pykarpenter.core.cover.bound import Relaxation, quiet_solver
 from pykarpenter.core.cover.filling import ExactFilling, by_draw
 from pykarpenter.core.cover.greedy import default_weightings, greedy_cover
-from pykarpenter.core.cover.problem import Cover, CoverProblem, Floats, Ints, Pattern, undominated
+from pykarpenter.core.cover.problem import Cover, CoverProblem, Floats, Ints, Pattern
 
 _WORTHWHILE = 1.0 + 1e-6
 # Above this many class-machine pairs the exact bound costs more than it tells.
@@ -84,9 +84,10 @@ class ColumnResult:
 
 def column_cover(problem: CoverProblem, effort: Effort, should_stop: Callable[[], bool], seed: int = 0) -> ColumnResult:
     """A cover by column generation within the effort."""
-    bound, worth = resource_bound(problem)
+    relaxation = Relaxation(problem)
+    relaxed = relaxation.solve(problem.demand)
+    bound, worth, machines = relaxed.cost, relaxed.worth, relaxation.machines
     value = (worth * problem.requests).sum(axis=1)
-    machines = undominated(problem)
     master = Master(problem)
     for machine in machines:
         most = problem.most_of_each(int(machine))

@@ -21,7 +21,7 @@ class CoverProblem:
     """`requests[C, R]`, `demand[C]`, `capacity[M, R]`, `price[M]`, `allowed[C, M]`.
 
     A rule that lets at most k pods of some classes share a machine is one more resource: each such pod asks for 1,
-    each machine has k.
+    each machine has k. `shape` says how many of the first columns are real resources, whose proportions matter.
     """
 
     requests: Ints
@@ -29,6 +29,12 @@ class CoverProblem:
     capacity: Ints
     price: Floats
     allowed: Bools
+    shape: int = 0
+
+    @property
+    def real(self) -> int:
+        """How many columns are real resources."""
+        return self.shape or int(self.requests.shape[1])
 
     @property
     def classes(self) -> int:
@@ -43,7 +49,7 @@ class CoverProblem:
         return np.where(self.allowed[:, machine], room_for(self.requests, self.capacity[machine], self.demand), 0)
 
     def with_demand(self, demand: Ints) -> CoverProblem:
-        return CoverProblem(self.requests, demand, self.capacity, self.price, self.allowed)
+        return CoverProblem(self.requests, demand, self.capacity, self.price, self.allowed, self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,15 @@ class Pattern:
     machine: int
     counts: Ints
     times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """One machine of a cover: which machine, and how many pods of each class that is there."""
+
+    machine: int
+    classes: Ints
+    pods: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +84,3 @@ def room_for(requests: Ints, free: Ints, at_most: Ints) -> Ints:
         room: Ints = np.where(requests > 0, free[None, :] // np.maximum(requests, 1), np.iinfo(np.int64).max)
     fitting: Ints = np.clip(room.min(axis=1), 0, at_most)
     return fitting
-
-
-def undominated(problem: CoverProblem) -> Ints:
-    """Machines worth looking at: no other holds at least as much, for the same classes, at no higher price."""
-    order = sorted(range(problem.machines), key=lambda m: (problem.price[m], -int(problem.capacity[m].sum()), m))
-    kept: list[int] = []
-    for machine in order:
-        capacity, allowed = problem.capacity[machine], problem.allowed[:, machine]
-        if not allowed.any():
-            continue
-        if kept:
-            larger = (problem.capacity[kept] >= capacity).all(axis=1)
-            wider = (problem.allowed[:, kept] | ~allowed[:, None]).all(axis=0)
-            if (larger & wider).any():
-                continue
-        kept.append(machine)
-    return np.array(kept, np.int64)

@@ -23,7 +23,9 @@ from pykarpenter.core.packing.explain import Explainer
 from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import KindTable
 from pykarpenter.core.packing.ladders import Ladders
+from pykarpenter.core.packing.lower_bound import lower_bound
 from pykarpenter.core.packing.node_table import NodeInterner, NodeRow, NodeTable, RequestMemo, keys_of, node_row
+from pykarpenter.core.packing.savings import cheaper_claims
 from pykarpenter.core.packing.shapes import selector_keys, wishes_of
 from pykarpenter.core.packing.templates import (
     Template,
@@ -300,11 +302,14 @@ class Decision:
 
     def _result(self, kernel: Kernel, batch: Batch, timed_out: bool) -> LaunchPlan:
         emission = Emission(self._settings, kernel.columns, frozenset(self._reservations.credits))
-        claims, dropped = emission.emit(kernel.claims, kernel.kinds.kinds)
+        table = kernel.claims
+        if not timed_out:
+            table = cheaper_claims(kernel, self._settings.effort, self._should_stop) or table
+        claims, dropped = emission.emit(table, kernel.kinds.kinds)
         unschedulable = dict(batch.refused)
         for position in dropped:
             refusal = Refusal(Why.MIN_VALUES, MIN_VALUES_UNMET)
-            unschedulable.update((key, refusal) for key in pod_keys(kernel.claims, position))
+            unschedulable.update((key, refusal) for key in pod_keys(table, position))
         deferred: dict[str, Refusal] = {}
         explainer = Explainer(kernel, self._settings, self._empty_pools, bool(self._snapshot.node_pools))
         for cls in batch.classes:
@@ -326,6 +331,7 @@ class Decision:
             ignored=batch.ignored,
             empty_pools=self._empty_pools,
             price_per_hour=_total_price(claims),
+            lower_bound=lower_bound(kernel, batch.classes) if self._settings.effort != "off" else None,
         )
 
     @staticmethod
