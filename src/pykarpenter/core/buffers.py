@@ -24,7 +24,7 @@ def buffer_replicas(buffer: CapacityBuffer, template: PodTemplateSpec, current: 
     wanted: list[int] = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None and current is not None:
         share = -(-spec.percentage * current // 100)
-        wanted.append(max(share, 1) if spec.percentage > 0 else 0)
+        wanted.append(max(share, 1) if spec.percentage > 0 and current > 0 else 0)
     allowed = _allowed(buffer, template)
     if not wanted:
         return allowed if allowed is not None else 0
@@ -45,8 +45,8 @@ def virtual_pods(buffer: CapacityBuffer, template: PodTemplateSpec, replicas: in
     """The pods that a buffer keeps room for: the template's, without node, claims and volumes of their own."""
     kept = [v for v in template.spec.volumes if v.persistent_volume_claim is None and v.ephemeral is None]
     spec = msgspec.structs.replace(template.spec, node_name="", volumes=kept, priority=_LOWEST_PRIORITY)
+    # The template's own annotations stay behind: one such as do-not-disrupt would bind a pod that does not exist.
     annotations: Mapping[str, str] = {
-        **template.metadata.annotations,
         labels.CAPACITY_BUFFER_FAKE_POD: "true",
         labels.CAPACITY_BUFFER_NAME: buffer.name,
         labels.CAPACITY_BUFFER_NAMESPACE: buffer.namespace,

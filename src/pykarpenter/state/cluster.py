@@ -65,6 +65,7 @@ class ClusterState:
         self._instance_types: Table[tuple[InstanceType, ...]] = Table()
         self._buffer_pods: Table[tuple[Pod, ...]] = Table()
         self._buffer_counts: dict[str, int] = {}
+        self._placed_buffer_pods: frozenset[str] = frozenset()
         self._marks = DeletionMarks()
         self._nominations = Nominations()
         self._expected = Expectations()
@@ -181,8 +182,18 @@ class ClusterState:
             self._buffer_pods.drop(buffer)
         self.revision += 1
 
-    def set_buffer_placements(self, counts: Mapping[str, int]) -> None:
-        """How many virtual pods the last plan put on each machine, by its name."""
+    @property
+    def has_buffer_pods(self) -> bool:
+        return bool(self._buffer_pods.values())
+
+    @property
+    def placed_buffer_pods(self) -> frozenset[str]:
+        """Keys of the virtual pods that the last plan found room for on machines that exist."""
+        return self._placed_buffer_pods
+
+    def set_buffer_placements(self, counts: Mapping[str, int], placed: Iterable[str] = ()) -> None:
+        """How many virtual pods the last plan put on each machine, by its name, and which pods those are."""
+        self._placed_buffer_pods = frozenset(placed)
         for name in sorted({*self._buffer_counts, *counts}):
             if self._buffer_counts.get(name) != counts.get(name):
                 self._touch_by_name(name)

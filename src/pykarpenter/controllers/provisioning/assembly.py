@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykarpenter.controllers.buffers import CapacityBuffers
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
@@ -16,7 +17,11 @@ def provisioning_controllers(ctx: Context, pack: Pack | None = None) -> list[Run
     """Without `pack`, an engine of their own that keeps its tables warm from plan to plan."""
     batcher = Batcher(ctx.clock, idle_s=ctx.settings.batch_idle_duration, max_s=ctx.settings.batch_max_duration)
     times = PodTimes()
+    gated: list[Runnable] = []
+    if ctx.settings.feature_gates.capacity_buffer:
+        gated.append(CapacityBuffers(ctx, batcher.trigger))
     return [
+        *gated,
         PodTrigger(ctx, batcher, times),
         NodeTrigger(ctx, batcher),
         Provisioner(ctx, batcher, times, ClaimCreator(ctx), pack or PackingEngine().pack),

@@ -92,7 +92,7 @@ class Provisioner:
             if outcome.claim is not None:
                 self._times.planned(outcome.name, outcome.planned.pods)
         if snapshot.buffer_pods:
-            self._ctx.state.set_buffer_placements(_buffer_counts(plan, snapshot))
+            self._ctx.state.set_buffer_placements(*_buffer_placements(plan, snapshot))
         self._reporter.outcome(snapshot, plan, outcomes, pods)
 
     def _next_plan_id(self, now: float) -> str:
@@ -107,7 +107,10 @@ def demand(snapshot: ClusterSnapshot) -> list[Pod]:
     return [*pending, *leaving_pods(snapshot), *snapshot.buffer_pods]
 
 
-def _buffer_counts(plan: LaunchPlan, snapshot: ClusterSnapshot) -> dict[str, int]:
+def _buffer_placements(plan: LaunchPlan, snapshot: ClusterSnapshot) -> tuple[dict[str, int], list[str]]:
+    """Virtual pods on machines that can take pods now: how many on each, and which."""
     virtual = {pod.key for pod in snapshot.buffer_pods}
-    counts = {item.node: sum(key in virtual for key in item.pods) for item in plan.existing}
-    return {name: count for name, count in counts.items() if count}
+    placed = {item.node: [key for key in item.pods if key in virtual] for item in plan.existing}
+    ready = {view.name for view in snapshot.nodes if view.node is not None}
+    counts = {name: len(keys) for name, keys in placed.items() if keys}
+    return counts, [key for name, keys in placed.items() if name in ready for key in keys]
