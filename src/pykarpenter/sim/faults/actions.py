@@ -44,35 +44,30 @@ async def pool(world: World, name: str, limit: int) -> None:
     await world.install([CLASS, pool_manifest(name, limit)])
 
 
-async def deploy(
-    world: World, name: str, replicas: int, cpu: str, memory: str, *, spread: bool = False, guarded: bool = False
-) -> None:
+def deployment_manifest(name: str, replicas: int, cpu: str, memory: str, *, spread: bool = False) -> Json:
     selector = {"matchLabels": {"app": name}}
-    spec: Json = {
-        "containers": [
-            {"name": "main", "image": name, "resources": {"requests": {"cpu": cpu, "memory": memory}}},
-        ]
-    }
+    requests = {"cpu": cpu, "memory": memory}
+    spec: Json = {"containers": [{"name": "main", "image": name, "resources": {"requests": requests}}]}
     if spread:
         constraint = {"maxSkew": 1, "topologyKey": labels.ZONE, "whenUnsatisfiable": "DoNotSchedule"}
         spec["topologySpreadConstraints"] = [{**constraint, "labelSelector": selector}]
     template = {"metadata": {"labels": {"app": name}}, "spec": spec}
-    objects: list[Json] = [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": name},
-            "spec": {"replicas": replicas, "selector": selector, "template": template},
-        }
-    ]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas, "selector": selector, "template": template},
+    }
+
+
+async def deploy(
+    world: World, name: str, replicas: int, cpu: str, memory: str, *, spread: bool = False, guarded: bool = False
+) -> None:
+    objects = [deployment_manifest(name, replicas, cpu, memory, spread=spread)]
     if guarded:
+        budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": name}}}
         objects.append(
-            {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": name},
-                "spec": {"maxUnavailable": 1, "selector": selector},
-            }
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": budget}
         )
     await world.install(objects)
 
