@@ -6,11 +6,13 @@ reads the store and the cloud as they are at that moment, never the program's ow
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.duration import InvalidDuration, parse_duration
-from pykarpenter.api.nodepool import NodeClaim
+from pykarpenter.api.meta import condition_status, find_condition
+from pykarpenter.api.nodepool import NodeClaim, NodePool
 from pykarpenter.api.nodes import Lease, Node, Taint
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.quantity import available
@@ -20,10 +22,11 @@ from pykarpenter.core.taints import tolerates
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers.report import Report
-from pykarpenter.sim.cloud.instances import PREFIX, TAG_CLAIM_UID, TAG_CLUSTER, TAG_POOL, Instance
+from pykarpenter.sim.cloud.instances import PREFIX, TAG_CLAIM_UID, TAG_CLUSTER, TAG_POOL, TERMINATED, Instance
 from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.journal import Journal, Written
 
+_VOLUNTARY = ("Empty", "Drifted", "Underutilized")
 _DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
 
@@ -34,6 +37,8 @@ class SafetyCheckers(Middleware):
         self._cluster = cluster
         self._report = report
         self._lease_name: tuple[str, str] | None = None
+        # Claims that are being disturbed of the program's own will: UID -> pool.
+        self._disrupting: dict[str, str] = {}
         journal.listen(self._written)
         cluster.cloud.on_terminate.append(self._terminating)
 
@@ -49,8 +54,10 @@ class SafetyCheckers(Middleware):
             claim = written.entry.decode(NodeClaim)
             if written.type == "DELETED":
                 self._s11_instance_is_gone(claim)
+                self._disrupting.pop(claim.uid, None)
             else:
                 self._s1_limits(claim)
+                self._s4_budgets(claim)
 
     async def before(self, request: Request) -> None:
         """Requests of the program under test; nothing is refused here, only judged."""
@@ -100,6 +107,30 @@ class SafetyCheckers(Middleware):
     def _s3_only_ours(self, instance: Instance) -> None:
         if not all(tag in instance.tags for tag in (TAG_CLUSTER, TAG_CLAIM_UID, TAG_POOL)):
             self._broken("S3", f"instance {instance.id} is not ours but is being terminated")
+
+    def _s4_budgets(self, claim: NodeClaim) -> None:
+        """Judged when one more machine is chosen; budgets with a schedule are left to their own tests."""
+        chosen = find_condition(claim.status.conditions, "DisruptionReason")
+        if chosen is None or chosen.status != "True" or chosen.reason not in _VOLUNTARY:
+            self._disrupting.pop(claim.uid, None)
+            return
+        if claim.uid in self._disrupting:
+            return
+        self._disrupting[claim.uid] = claim.pool_name
+        pool = self._find(kinds.NODE_POOL, claim.pool_name)
+        if pool is None:
+            return
+        ready = [
+            c
+            for c in self._all(kinds.NODE_CLAIM)
+            if c.pool_name == pool.name and condition_status(c.status.conditions, "Initialized") == "True"
+        ]
+        allowed = _allowed(pool, chosen.reason, len(ready))
+        # A machine that has ended is no longer being disturbed, although its claim is still being cleared away.
+        left = {i.tags.get(TAG_CLAIM_UID) for i in self._cluster.cloud.instances.values() if i.state != TERMINATED}
+        count = sum(name == pool.name and uid in left for uid, name in self._disrupting.items())
+        if count > allowed:
+            self._broken("S4", f"NodePool {pool.name}: {count} of {len(ready)} machines disturbed, {allowed} allowed")
 
     def _s5_do_not_disrupt(self, request: Request) -> None:
         pod = self._find(kinds.POD, request.name, request.namespace)
@@ -194,6 +225,19 @@ class SafetyCheckers(Middleware):
                 ends = parse_optional_timestamp(claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP))
                 return ends is not None and self._cluster.clock.now() + grace_s >= ends - 1.0
         return False
+
+
+def _allowed(pool: NodePool, reason: str, machines: int) -> int:
+    """The tightest budget without a schedule that covers the reason; percentages round up."""
+    bounds = [machines]
+    for budget in pool.spec.disruption.budgets or []:
+        if budget.schedule is not None or (budget.reasons and reason not in budget.reasons):
+            continue
+        if budget.nodes.endswith("%"):
+            bounds.append(math.ceil(machines * int(budget.nodes[:-1]) / 100))
+        else:
+            bounds.append(int(budget.nodes))
+    return min(bounds)
 
 
 def _is_lost(node: Node) -> bool:
