@@ -102,6 +102,7 @@ def test_build_info_says_what_runs():
     families = {f.name: f for f in text_string_to_metric_families(MetricsRegistry(Still()).expose().decode())}
     (sample,) = families["karpenter_build_info"].samples
     assert sample.labels["goversion"].startswith("python-3.")
+    assert "process_resident_memory_bytes" in families
 
 
 @pytest.mark.promise("API-8.5")
@@ -163,7 +164,7 @@ def test_the_client_and_the_lease_report_themselves():
     metrics.request("LIST", "v1/Pod", "", "<error>", 0.02)
     metrics.leading("karpenter-leader-election", True)
     metrics.fenced("delete", "NodeClaim")
-    assert metrics.value("client_go_request_total", {"code": "<error>", "method": "LIST"}) == 1
+    assert metrics.value("client_go_request_total", {"code": "<error>", "method": "GET"}) == 1
     labels = {"verb": "PATCH", "group": "karpenter.sh", "version": "v1", "kind": "NodeClaim", "subresource": "status"}
     assert metrics.value("client_go_request_duration_seconds_count", labels) == 1
     core = {"verb": "LIST", "group": "", "version": "v1", "kind": "Pod", "subresource": ""}

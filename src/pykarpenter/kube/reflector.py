@@ -18,7 +18,7 @@ from pykarpenter.api.kinds import Kind
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.kube.cache import Cache, Change, Handler
 from pykarpenter.kube.contract import EVERYTHING, KubeApi, Selection, WatchEvent
-from pykarpenter.kube.errors import ApiError, BadRequest, Expired, Invalid
+from pykarpenter.kube.errors import ApiError, BadRequest, Expired, Invalid, TooManyRequests
 from pykarpenter.kube.observer import IGNORE_KUBE, KubeObserver
 from pykarpenter.kube.silence import InactivityTimeout
 from pykarpenter.runtime.clock import Clock
@@ -123,7 +123,11 @@ class Reflector(Generic[T]):
         if "too large resource version" in str(error).lower():
             # The server's history went back (a restored backup): our version means nothing there.
             self._version = None
-        self._log.error("list or watch failed", error=error)
+        if isinstance(error, TooManyRequests):
+            # The server asks for patience, as it does for a kind whose CRD was just created.
+            self._log.debug("list or watch put off by the server", error=error)
+        else:
+            self._log.error("list or watch failed", error=error)
 
     async def _list_and_watch(self) -> None:
         if self._version is None and self._streams_lists:

@@ -37,6 +37,8 @@ class MetricsRegistry:
         self._catalog: dict[str, Metric] = dict(CATALOG)
         self._unfinished: dict[str, Callable[[], tuple[float, float]]] = {}
         self.registry.register(_UnfinishedWork(self._unfinished))
+        # process_resident_memory_bytes and its kin: the slope that a soak run watches (F38).
+        prometheus_client.ProcessCollector(registry=self.registry)
         self.gauge(
             "karpenter_build_info",
             {
@@ -151,7 +153,8 @@ class MetricsRegistry:
     # What the client, reflectors, recorder and elector report (kube.observer.KubeObserver).
 
     def request(self, verb: str, kind: str, subresource: str, code: str, seconds: float) -> None:
-        self.count("client_go_request_total", {"code": code, "method": verb})
+        method = "GET" if verb in ("LIST", "WATCH") else verb
+        self.count("client_go_request_total", {"code": code, "method": method})
         path, _, short = kind.rpartition("/")
         group, _, version = path.rpartition("/")
         labels = {"verb": verb, "group": group, "version": version, "kind": short, "subresource": subresource}

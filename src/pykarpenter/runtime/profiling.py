@@ -30,8 +30,7 @@ def add_routes(router: web.UrlDispatcher) -> None:
 async def _tasks(_: web.Request) -> web.Response:
     lines = []
     for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
-        where = " < ".join(_location(frame) for frame in reversed(task.get_stack(limit=8)))
-        lines.append(f"{task.get_name()}: {where}")
+        lines.append(f"{task.get_name()}: {' > '.join(_awaiting(task.get_coro()))}")
     return web.Response(text="\n".join(lines) + "\n")
 
 
@@ -79,6 +78,15 @@ def _stack(frame: FrameType) -> str:
 
 def _location(frame: FrameType) -> str:
     return f"{frame.f_code.co_qualname} ({_short(frame.f_code.co_filename)}:{frame.f_lineno})"
+
+
+def _awaiting(coroutine: object) -> list[str]:
+    """Where a task waits, from its outermost coroutine inwards; a task's own stack ends at the outermost."""
+    places = []
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        places.append(_location(frame))
+        coroutine = getattr(coroutine, "cr_await", None)
+    return places
 
 
 def _short(path: str) -> str:
