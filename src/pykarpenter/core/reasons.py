@@ -35,6 +35,7 @@ class Why(StrEnum):
     DEVICES = "DevicesUnavailable"
     NO_INSTANCE_TYPES = "NoInstanceTypes"
     DEADLINE = "DeadlineReached"
+    NODE_NOT_INITIALIZED = "NodeNotInitialized"
     # Nodes that are not disrupted now.
     IN_FLIGHT = "AlreadyBeingDisrupted"
     NO_NODE_CLAIM = "NoNodeClaim"

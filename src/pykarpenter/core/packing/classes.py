@@ -48,6 +48,8 @@ class PodClass:
     # Groups that count this class's pods wherever they go, and those that record where its anti-affinity is.
     counted_by: list[Group] = field(default_factory=list)
     guards: list[Group] = field(default_factory=list)
+    # Pods that could as well stay where they are; they may not use machines that are closed to such pods.
+    moving: bool = False
     # Why the rest has no place yet, when it waits for reserved capacity.
     deferred: str = ""
 
@@ -106,9 +108,12 @@ class ClassBuilder:
         self.ignored: dict[str, Refusal] = {}
         self.refused: dict[str, Refusal] = {}
 
-    def build(self, pending: Iterable[Pod], leaving: Sequence[Pod], other_keys: Iterable[str]) -> Batch:
+    def build(
+        self, pending: Iterable[Pod], leaving: Sequence[Pod], other_keys: Iterable[str], moving: Sequence[Pod] = ()
+    ) -> Batch:
         """`other_keys` are label keys that selectors outside the batch read."""
         accepted: list[tuple[Pod, _SpecFacts]] = []
+        going: list[tuple[Pod, _SpecFacts]] = []
         for pod in pending:
             facts = self._facts(pod.spec)
             if (facts.problem is None and not facts.devices and not pod.spec.volumes) or self._accepts(pod, facts):
@@ -117,11 +122,19 @@ class ClassBuilder:
             facts = self._facts(pod.spec)
             if self._accepts_leaving(pod, facts):
                 accepted.append((pod, facts))
+        for pod in moving:
+            facts = self._facts(pod.spec)
+            if self._accepts_leaving(pod, facts):
+                going.append((pod, facts))
         keys = set(other_keys)
         for facts in self._specs.values():
             keys |= selector_keys(facts.wishes)
-        groups = self._grouped(accepted, tuple(sorted(keys)))
-        classes = [made for members in groups for made in self._make(*members)]
+        ordered = tuple(sorted(keys))
+        classes = [made for members in self._grouped(accepted, ordered) for made in self._make(*members)]
+        for members in self._grouped(going, ordered):
+            for made in self._make(*members):
+                made.moving = True
+                classes.append(made)
         return Batch(self._queue(classes), self.ignored, self.refused)
 
     def _facts(self, spec: PodSpec) -> _SpecFacts:

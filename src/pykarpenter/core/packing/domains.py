@@ -288,7 +288,7 @@ class DomainPlacer:
         options = []
         for key in self._keys:
             single = kind.single(key)
-            values = (single,) if single is not None else kind.domains(key, topology.values(key))
+            values = (single,) if single is not None else topology.reachable(kind, key)
             allowed = [value for value in values if value in admitted[key]]
             if not allowed:
                 return

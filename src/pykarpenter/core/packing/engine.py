@@ -6,12 +6,11 @@ empty engine the answer is the same, only later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pykarpenter.api.pods import Pod
-from pykarpenter.core.instance_types import InstanceType
-from pykarpenter.core.interning import RequirementSets, ResourceColumns
+from pykarpenter.core.interning import ResourceColumns
 from pykarpenter.core.packing.attachments import Attachments
 from pykarpenter.core.packing.care import STRICT, Care
 from pykarpenter.core.packing.classes import Batch, ClassBuilder, PodClass
@@ -21,22 +20,13 @@ from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing.emission import MIN_VALUES_UNMET, Emission, pod_keys
 from pykarpenter.core.packing.explain import Explainer
 from pykarpenter.core.packing.kernel import Kernel
-from pykarpenter.core.packing.kinds import KindTable
 from pykarpenter.core.packing.ladders import Ladders
 from pykarpenter.core.packing.lower_bound import lower_bound
 from pykarpenter.core.packing.node_table import NodeInterner, NodeRow, NodeTable, RequestMemo, keys_of, node_row
 from pykarpenter.core.packing.savings import cheaper_claims
 from pykarpenter.core.packing.shapes import selector_keys, wishes_of
-from pykarpenter.core.packing.templates import (
-    Template,
-    daemon_types,
-    dynamic_pools,
-    limits_left,
-    template_labels,
-    template_requirements,
-)
+from pykarpenter.core.packing.supply import SupplyCache
 from pykarpenter.core.packing.topology import Namespaces, Topology
-from pykarpenter.core.packing.type_table import TypeTable
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop, never_stop
 from pykarpenter.core.plans import ExistingPlacement, LaunchPlan, PlannedClaim
 from pykarpenter.core.reasons import Refusal, Why
@@ -45,6 +35,9 @@ from pykarpenter.core.topology.default_spread import DefaultSpread
 
 # Label and taint sets remembered before starting afresh; a cluster with more distinct pods than this is busy anyway.
 MAX_INTERNED = 200_000
+
+
+NO_PLACE = "no machine, existing or new, can take the pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +54,7 @@ class PackingEngine:
     def __init__(self) -> None:
         self._columns = ResourceColumns()
         self._memo = RequestMemo()
-        self._tables: dict[int, tuple[tuple[InstanceType, ...], frozenset[str], TypeTable]] = {}
+        self.supplies = SupplyCache(self._columns)
         self._rows: dict[int, NodeRow] = {}
         self.interner = NodeInterner()
         self._daemons: tuple[tuple[object, ...], list[DaemonShape], NodeDaemons] | None = None
@@ -80,14 +73,6 @@ class PackingEngine:
     @property
     def memo(self) -> RequestMemo:
         return self._memo
-
-    def table(self, types: tuple[InstanceType, ...], well_known: frozenset[str]) -> TypeTable:
-        known = self._tables.get(id(types))
-        if known is None or known[0] is not types or known[1] != well_known:
-            if len(self._tables) >= 256:
-                self._tables.clear()
-            known = self._tables[id(types)] = (types, well_known, TypeTable(types, self._columns, well_known))
-        return known[2]
 
     def rows(self, views: tuple[NodeView, ...]) -> list[NodeRow]:
         """Rows of the machines, made anew only for views not seen in the last decision."""
@@ -128,6 +113,14 @@ class PackingEngine:
             self._nodes = (key, table)
         return self._nodes[1].fresh()
 
+    def node_table(self, snapshot: ClusterSnapshot, settings: PackingSettings, in_batch: frozenset[str]) -> NodeTable:
+        """The machines of a snapshot; pods in the batch do not count where they are."""
+        rows = self.rows(snapshot.nodes)
+        shapes, daemons = self.daemons(snapshot, settings)
+        for shape in shapes:
+            self._columns.add(shape.requests)
+        return self.nodes(rows, daemons, in_batch)
+
 
 class Decision:
     """The working state of one call."""
@@ -139,13 +132,14 @@ class Decision:
         settings: PackingSettings,
         should_stop: ShouldStop,
         reservations: ReservationOptions | None = None,
+        explain: bool = True,
     ) -> None:
         self._engine = engine
         self._snapshot = snapshot
         self._settings = settings
         self._should_stop = should_stop
         self._reservations = reservations or ReservationOptions()
-        self._empty_pools: dict[str, Refusal] = {}
+        self._explain = explain
 
     def plan(self) -> LaunchPlan:
         leaving = leaving_pods(self._snapshot)
@@ -154,93 +148,55 @@ class Decision:
 
     def plan_for(self, pending: list[Pod], leaving: list[Pod]) -> LaunchPlan:
         """Place these pods; pending ones are validated, leaving ones were accepted once."""
-        snapshot, engine = self._snapshot, self._engine
-        in_batch = keys_of(leaving)
-        rows = engine.rows(snapshot.nodes)
-        batch = self._batch(pending, leaving, rows)
-        self._daemons, node_daemons = engine.daemons(snapshot, self._settings)
-        for shape in self._daemons:
-            engine.columns.add(shape.requests)
-        nodes = engine.nodes(rows, node_daemons, in_batch)
-        self._templates = self._make_templates(nodes)
-        kernel = self._kernel(batch, nodes, in_batch)
+        nodes = self._engine.node_table(self._snapshot, self._settings, keys_of(leaving))
+        return self.plan_on(nodes, pending, leaving)
+
+    def plan_on(
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod] = ()
+    ) -> LaunchPlan:
+        """Place pods on these machines and new ones; `moving` pods could as well stay where they are."""
+        batch = self._batch(nodes, pending, leaving, moving)
+        shapes, _ = self._engine.daemons(self._snapshot, self._settings)
+        credited = frozenset(self._reservations.credits)
+        self._supply = self._engine.supplies.supply(self._snapshot, self._settings, shapes, credited, nodes)
+        kernel = self._kernel(batch, nodes, keys_of([*leaving, *moving]))
         timed_out = self._run(kernel, batch.classes)
         return self._result(kernel, batch, timed_out)
 
-    def _batch(self, pending: list[Pod], leaving: list[Pod], rows: list[NodeRow]) -> Batch:
+    def _batch(self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod]) -> Batch:
         keys: set[str] = set()
-        for row in rows:
-            for pod in row.guarded:
-                keys |= selector_keys(wishes_of(pod.spec))
+        for _, pod in nodes.guarded:
+            keys |= selector_keys(wishes_of(pod.spec))
         constraints = self._settings.default_spread
         default = DefaultSpread(constraints, self._snapshot.selectors) if constraints else None
         builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo, default)
-        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys)
+        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys, moving)
         for cls in batch.classes:
             self._engine.columns.add(cls.requests)
         return batch
 
-    def _make_templates(self, nodes: NodeTable) -> list[Template]:
-        snapshot, settings, engine = self._snapshot, self._settings, self._engine
-        rules = settings.label_rules
-        templates: list[Template] = []
-        for pool in dynamic_pools(snapshot, settings):
-            types = snapshot.instance_types.get(pool.name)
-            if not types:
-                continue
-            table = engine.table(types, rules.well_known)
-            try:
-                requirements = template_requirements(pool, rules)
-            except ValueError as error:
-                self._empty_pools[pool.name] = Refusal(Why.NO_INSTANCE_TYPES, f"requirements: {error}")
-                continue
-            if not table.select(requirements).offerings.any():
-                message = "nodepool requirements filtered out all available instance types"
-                self._empty_pools[pool.name] = Refusal(Why.NO_INSTANCE_TYPES, message)
-                continue
-            taints = tuple(pool.spec.template.spec.taints)
-            templates.append(
-                Template(
-                    index=len(templates),
-                    pool=pool,
-                    labels=template_labels(pool),
-                    requirements=requirements,
-                    taints=taints,
-                    table=table,
-                    daemons=daemon_types(self._daemons, taints, requirements, table),
-                    remaining=limits_left(
-                        pool, [nodes.pool_usage.get(pool.name, {}), snapshot.promised.get(pool.name, {})]
-                    ),
-                    _columns=engine.columns,
-                )
-            )
-        return templates
-
     def _kernel(self, batch: Batch, nodes: NodeTable, in_batch: frozenset[str]) -> Kernel:
-        settings, columns = self._settings, self._engine.columns
+        settings, columns, supply = self._settings, self._engine.columns, self._supply
         for cls in batch.classes:
             cls.vector = columns.vector(cls.requests)
         nodes.widen()
-        sets = RequirementSets(settings.label_rules.well_known)
-        kinds = KindTable(sets, frozenset(self._reservations.credits))
         care = Care(
-            kinds,
-            [template.table for template in self._templates],
+            supply.kinds,
+            [template.table for template in supply.templates],
             settings.min_values_policy == "BestEffort",
             self._reservations.mode,
             self._reservations.credits,
             settings.reserved_capacity,
         )
         attachments = Attachments(nodes, self._snapshot.volumes, self._snapshot.instance_types)
-        topology = Topology(nodes, self._templates, sets, self._namespaces(batch), settings.label_rules)
-        prefer = any(t.effect == "PreferNoSchedule" for template in self._templates for t in template.taints)
-        tolerate = prefer or nodes.has_prefer_no_schedule()
-        Ladders(topology, sets, settings, tolerate).prepare(batch.classes, in_batch)
-        return Kernel(columns, nodes, self._templates, kinds, topology, care, attachments)
+        topology = Topology(nodes, supply.templates, supply.sets, self._namespaces(batch), settings.label_rules)
+        tolerate = supply.prefers_no_schedule or nodes.has_prefer_no_schedule()
+        Ladders(topology, supply.sets, settings, tolerate).prepare(batch.classes, in_batch)
+        return Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments)
 
     def _namespaces(self, batch: Batch) -> Namespaces:
         known: dict[str, Mapping[str, str]] = {}
-        seen = [*(cls.namespace for cls in batch.classes), *(name for name, _ in self._engine.interner.label_classes)]
+        seen = [*(cls.namespace for cls in batch.classes), *self._engine.interner.namespaces]
         for namespace in dict.fromkeys(seen):
             known[namespace] = {"kubernetes.io/metadata.name": namespace}
         for name, item in self._snapshot.namespaces.items():
@@ -311,7 +267,7 @@ class Decision:
             refusal = Refusal(Why.MIN_VALUES, MIN_VALUES_UNMET)
             unschedulable.update((key, refusal) for key in pod_keys(table, position))
         deferred: dict[str, Refusal] = {}
-        explainer = Explainer(kernel, self._settings, self._empty_pools, bool(self._snapshot.node_pools))
+        explainer = Explainer(kernel, self._settings, self._supply.empty_pools, bool(self._snapshot.node_pools))
         for cls in batch.classes:
             if not cls.left:
                 continue
@@ -322,14 +278,15 @@ class Decision:
                 message = "the decision ran out of time before this pod had a place; it is tried again"
                 unschedulable.update(dict.fromkeys(keys, Refusal(Why.DEADLINE, message)))
             else:
-                unschedulable.update(dict.fromkeys(keys, explainer.refusal(cls)))
+                refusal = explainer.refusal(cls) if self._explain else Refusal(Why.RESOURCES, NO_PLACE)
+                unschedulable.update(dict.fromkeys(keys, refusal))
         return LaunchPlan(
             claims=tuple(claims),
             existing=self._existing(kernel),
             unschedulable=unschedulable,
             deferred=deferred,
             ignored=batch.ignored,
-            empty_pools=self._empty_pools,
+            empty_pools=self._supply.empty_pools,
             price_per_hour=_total_price(claims),
             lower_bound=lower_bound(kernel, batch.classes) if self._settings.effort != "off" else None,
         )

@@ -48,7 +48,7 @@ class Kernel:
         self.attachments = attachments
         self.claims = ClaimTable(columns.width)
         self.node_shares: dict[int, list[Share]] = {}
-        self.node_ports = {i: list(row.ports) for i, row in enumerate(nodes.rows) if row.ports}
+        self.node_ports = {index: list(nodes.rows[index].ports) for index in nodes.with_ports}
         self.roots = [kinds.root(template) for template in templates]
         # Set while a class is being tried: pods wait for reserved capacity instead of looking further.
         self.deferred = ""
@@ -62,6 +62,8 @@ class Kernel:
         rooms = nodes.rooms(cls.vector)
         admitted = nodes.tolerated(rung.tolerations) & nodes.compatible(self.kinds.sets[guest])
         rooms[~admitted[: nodes.targets]] = 0
+        if cls.moving:
+            rooms[nodes.closed] = 0
         for item in rung.hosts:
             counts = item.group.node_counts[: nodes.targets]
             np.minimum(rooms, host_caps(item, counts), out=rooms)

@@ -6,7 +6,7 @@ those rows of its kind that hold everything placed on it so far, so nothing need
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +35,6 @@ class Kind:
     # What pods could have of rows that only a full reservation offers.
     full: Ints
     min_values: tuple[Requirement, ...]
-    _domains: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def needs_care(self) -> bool:
@@ -58,15 +57,6 @@ class Kind:
         """The rows that hold all that is used."""
         fitting: Ints = self.rows[(self.usable >= used).all(axis=1)]
         return fitting
-
-    def domains(self, key: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        """The known values of a key that a machine of this kind may still take."""
-        found = self._domains.get(key)
-        if found is None:
-            wanted = self.requirements.get_or_exists(key)
-            found = tuple(value for value in known if wanted.allows(value))
-            self._domains[key] = found
-        return found
 
     def single(self, key: str) -> str | None:
         """The value of a key when it is narrowed to one."""

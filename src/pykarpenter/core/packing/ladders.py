@@ -43,12 +43,11 @@ class Ladders:
             cls.rungs = [self._rung(cls, rung, groups, selecting, given_up) for rung, groups, given_up in rungs]
 
     def _guard_bound_pods(self, in_batch: frozenset[str]) -> None:
-        for index, row in enumerate(self._topology.nodes.rows):
-            for pod in row.guarded:
-                if pod.key in in_batch:
-                    continue
-                for term in wishes_of(pod.spec).anti_affinity:
-                    self._topology.guard(self._topology.affinity(GroupKind.INVERSE, term, pod), index)
+        for index, pod in self._topology.nodes.guarded:
+            if pod.key in in_batch:
+                continue
+            for term in wishes_of(pod.spec).anti_affinity:
+                self._topology.guard(self._topology.affinity(GroupKind.INVERSE, term, pod), index)
 
     def _node_filter(self, wishes: Wishes) -> NodeFilter:
         rules = self._settings.label_rules

@@ -58,6 +58,8 @@ class NodeInterner:
         self.label_classes: list[tuple[str, Mapping[str, str]]] = []
         self._taints: dict[tuple[Taint, ...], int] = {}
         self.taint_sets: list[tuple[Taint, ...]] = []
+        # Namespaces of pods seen on machines.
+        self.namespaces: dict[str, None] = {}
 
     def label_class(self, namespace: str, pod_labels: Mapping[str, str]) -> int:
         identity = (namespace, tuple(sorted(pod_labels.items())))
@@ -65,6 +67,7 @@ class NodeInterner:
         if found is None:
             found = self._labels[identity] = len(self.label_classes)
             self.label_classes.append((namespace, pod_labels))
+            self.namespaces[namespace] = None
         return found
 
     def taint_set(self, taints: tuple[Taint, ...]) -> int:
@@ -156,6 +159,11 @@ class NodeTable:
         self._tolerated: dict[tuple[Toleration, ...], Bools] = {}
         self.has_node: Bools = np.array([view.node is not None for view in self.views], dtype=bool)
         self.pool_usage = self._pool_usage()
+        self.guarded = [(index, pod) for index, row in enumerate(ordered) for pod in row.guarded]
+        self.with_ports = [index for index, row in enumerate(ordered) if row.ports]
+        # Machines that pods which could as well stay where they are must not use.
+        self.closed: Ints = np.zeros(0, dtype=np.int64)
+        self._index_of: dict[str, int] | None = None
         self.leave_out(in_batch)
 
     def __len__(self) -> int:
@@ -194,6 +202,33 @@ class NodeTable:
         """The same machines with nothing placed on them yet; everything but the free resources is shared."""
         other = copy(self)
         other.free = self.free.copy()
+        return other
+
+    def without(self, removed: Iterable[str], in_batch: frozenset[str], closed: Iterable[str] = ()) -> NodeTable:
+        """The machines as if some were gone with all their pods; the others keep their places in the table."""
+        other = self.fresh()
+        if self._index_of is None:
+            self._index_of = {view.name: index for index, view in enumerate(self.views)}
+        index_of = self._index_of
+        gone = np.array([index_of[name] for name in sorted(removed) if name in index_of], dtype=np.int64)
+        other.closed = np.array([index_of[name] for name in sorted(closed) if name in index_of], dtype=np.int64)
+        other.closed = other.closed[other.closed < self.targets]
+        # Short of everything: no pod fits.
+        other.free[gone] = -1
+        other.has_node = self.has_node.copy()
+        other.has_node[gone] = False
+        other.pool_usage = {pool: dict(usage) for pool, usage in self.pool_usage.items()}
+        for index in gone[gone < self.targets].tolist():
+            view = self.views[index]
+            usage = other.pool_usage.get(view.labels.get(labels.NODEPOOL, ""))
+            if usage is not None:
+                usage["nodes"] -= 1
+                for name, amount in view.capacity.items():
+                    usage[name] -= amount
+        left = set(gone.tolist())
+        other.guarded = [(i, pod) for i, pod in self.guarded if i not in left and pod.key not in in_batch]
+        kept = ~np.isin(self.bound_nodes, gone)
+        other.bound_nodes, other.bound_kinds = self.bound_nodes[kept], self.bound_kinds[kept]
         return other
 
     def widen(self) -> None:

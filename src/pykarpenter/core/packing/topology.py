@@ -66,6 +66,7 @@ class Topology:
         self._known: dict[tuple[GroupRule, tuple[Toleration, ...]], list[str]] = {}
         self._passing: dict[NodeFilter, Bools] = {}
         self._kind_domains: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._reachable: dict[tuple[int, str], tuple[str, ...]] = {}
         self._all_values: dict[str, tuple[str, ...]] = {}
 
     # Groups from rules.
@@ -168,6 +169,15 @@ class Topology:
             found = self._all_values[key] = tuple(sorted({*self._provided(key), *values}))
         return found
 
+    def reachable(self, kind: Kind, key: str) -> tuple[str, ...]:
+        """The known values of a key that a machine of this kind may still take."""
+        found = self._reachable.get((kind.index, key))
+        if found is None:
+            wanted = kind.requirements.get_or_exists(key)
+            found = tuple(value for value in self.values(key) if wanted.allows(value))
+            self._reachable[(kind.index, key)] = found
+        return found
+
     def known(self, group: Group, tolerations: tuple[Toleration, ...]) -> list[str]:
         """The domains of a group as a pod with these tolerations sees them, sorted."""
         rule = group.rule
@@ -217,7 +227,7 @@ class Topology:
         if single is not None:
             return (single,)
         if rule.kind in (GroupKind.ANTI_AFFINITY, GroupKind.INVERSE):
-            return kind.domains(rule.key, self.values(rule.key))
+            return self.reachable(kind, rule.key)
         return ()
 
     def counts_kind(self, node_filter: NodeFilter, kind: Kind) -> bool:
