@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykarpenter.cloud.overlaid import OverlaidProvider
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.node.eviction import EvictionQueue
 from pykarpenter.controllers.node.legacy_repair import LegacyRepair
@@ -15,6 +16,7 @@ from pykarpenter.controllers.nodeclaim.interruption import Interruptions
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
 from pykarpenter.controllers.nodeclaim.podevents import PodEvents
 from pykarpenter.controllers.nodeclaim.reboot import Reboots
+from pykarpenter.controllers.overlays import NodeOverlays
 from pykarpenter.controllers.static.deprovisioning import StaticDeprovisioning
 from pykarpenter.controllers.static.provisioning import StaticProvisioning
 
@@ -25,6 +27,8 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
     gated: list[Runnable] = []
     if ctx.settings.feature_gates.node_repair and ctx.settings.legacy_node_repair:
         gated.append(LegacyRepair(ctx))
+    if isinstance(ctx.provider, OverlaidProvider):
+        gated.append(NodeOverlays(ctx, ctx.provider))
     if ctx.settings.feature_gates.static_capacity:
         gated += [StaticProvisioning(ctx), StaticDeprovisioning(ctx)]
     return [

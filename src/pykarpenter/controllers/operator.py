@@ -14,6 +14,7 @@ from typing import Any
 from pykarpenter.api import kinds
 from pykarpenter.api.kinds import Kind
 from pykarpenter.cloud.guarded import GuardedProvider
+from pykarpenter.cloud.overlaid import OverlaidProvider
 from pykarpenter.cloud.plugin import BackgroundTask
 from pykarpenter.cloud.provider import CloudProvider
 from pykarpenter.cloud.vetting import Vetted
@@ -116,7 +117,7 @@ class Operator:
         recorder: Recorder = self._recorder
         self.context = Context(
             api=writer,
-            provider=guarded,
+            provider=OverlaidProvider(guarded) if settings.feature_gates.node_overlay else guarded,
             clock=clock,
             settings=settings,
             caches=self.watches,

@@ -77,7 +77,16 @@ def choose(
         for offering in item.offerings
         if _is_usable(wanted, requests, item, offering, rules)
     ]
-    return min(found, key=_order, default=None)
+    ranks = _overlaid_ranks(claim)
+    return min(found, key=lambda choice: (ranks.get(choice.instance_type.name, 0), *_order(choice)), default=None)
+
+
+def _overlaid_ranks(claim: NodeClaim) -> dict[str, int]:
+    """Where overlays changed prices the claim lists its types by those prices, which only the planner knows."""
+    if claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) != "true":
+        return {}
+    listed = [e.values for e in claim.spec.requirements if e.key == labels.INSTANCE_TYPE and e.operator == "In"]
+    return {name: rank for values in listed for rank, name in enumerate(values)}
 
 
 def _is_usable(

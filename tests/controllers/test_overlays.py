@@ -1,0 +1,136 @@
+"""NodeOverlays change what machines cost and have, for all pools at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from pykarpenter.api import kinds, labels
+from pykarpenter.api.extras import NodeOverlay
+from pykarpenter.api.meta import condition_status, find_condition
+from pykarpenter.cloud.errors import CloudError
+from pykarpenter.runtime.feature_gates import FeatureGates
+from pykarpenter.runtime.settings import Settings
+from tests.controllers.world import World, story
+
+ON = Settings(feature_gates=FeatureGates(node_overlay=True))
+FAMILIES = [
+    {
+        "key": labels.INSTANCE_TYPE,
+        "operator": "In",
+        "values": ["c-4x-amd64-linux", "s-4x-amd64-linux", "m-4x-amd64-linux"],
+    }
+]
+
+
+async def overlay(world: World, name: str, instance_type: str, **spec: Any) -> None:
+    wanted = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [instance_type]}]
+    body = {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name},
+        "spec": {"requirements": wanted, **spec},
+    }
+    await world.api.create(kinds.NODE_OVERLAY, body)
+
+
+async def shown(world: World, name: str) -> NodeOverlay:
+    return await world.api.get(kinds.NODE_OVERLAY, name)
+
+
+async def bought(world: World) -> str:
+    (claim,) = await world.claims()
+    return claim.metadata.labels[labels.INSTANCE_TYPE]
+
+
+@pytest.mark.promise("API-1.5.10")
+def test_an_overlaid_price_decides_what_is_bought() -> None:
+    """Discounts that the provider does not know are told by overlays."""
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await overlay(world, "discount", "m-4x-amd64-linux", price="0.001")
+        await world.pool(requirements=FAMILIES)
+        await world.deployment("web", 1)
+        await world.until_running("web", 1)
+        assert await bought(world) == "m-4x-amd64-linux"
+        (claim,) = await world.claims()
+        assert claim.metadata.annotations[labels.PRICE_OVERLAY_APPLIED] == "true"
+        assert condition_status((await shown(world, "discount")).status.conditions, "Ready") == "True"
+
+    story(tell, settings=ON)
+
+
+@pytest.mark.promise("API-1.5.10")
+def test_overlays_mean_nothing_without_their_gate() -> None:
+    """Alpha features are asked for."""
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await overlay(world, "discount", "m-4x-amd64-linux", price="0.001")
+        await world.pool(requirements=FAMILIES)
+        await world.deployment("web", 1)
+        await world.until_running("web", 1)
+        assert await bought(world) == "c-4x-amd64-linux"
+
+    story(tell)
+
+
+@pytest.mark.promise("API-1.5.11")
+def test_conflicting_overlays_are_named_and_the_later_applies_nowhere() -> None:
+    """Two prices for one machine: the later by name order loses, in every pool."""
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await world.pool(requirements=FAMILIES)
+        await overlay(world, "a", "m-4x-amd64-linux", price="0.001", weight=5)
+        await overlay(world, "b", "m-4x-amd64-linux", price="9.0", weight=5)
+        await asyncio.sleep(20)
+        loser = find_condition((await shown(world, "a")).status.conditions, "ValidationSucceeded")
+        assert loser is not None
+        assert (loser.status, loser.reason) == ("False", "Conflict")
+        assert condition_status((await shown(world, "b")).status.conditions, "Ready") == "True"
+        await world.deployment("web", 1)
+        await world.until_running("web", 1)
+        assert await bought(world) == "c-4x-amd64-linux"
+        await world.api.delete(kinds.NODE_OVERLAY, "b")
+        await asyncio.sleep(20)
+        assert condition_status((await shown(world, "a")).status.conditions, "Ready") == "True"
+
+    story(tell, settings=ON)
+
+
+@pytest.mark.promise("API-1.5.12")
+def test_a_pool_is_not_used_before_its_overlays_were_evaluated() -> None:
+    """With the wrong prices the wrong machines would be bought."""
+
+    async def tell(world: World) -> None:
+        inner = world.make_provider
+        broken = True
+
+        def flaky(api: Any) -> Any:
+            provider = inner(api)
+            listed = provider.instance_types
+
+            async def instance_types(pool: Any) -> Any:
+                if broken:
+                    raise CloudError("throttled")
+                return await listed(pool)
+
+            provider.instance_types = instance_types
+            return provider
+
+        world.make_provider = flaky
+        await world.begin()
+        await overlay(world, "discount", "m-4x-amd64-linux", price="0.001")
+        await world.pool(requirements=FAMILIES)
+        await world.deployment("web", 1)
+        await asyncio.sleep(60)
+        assert await world.claims() == []
+        broken = False
+        await world.until_running("web", 1)
+        assert await bought(world) == "m-4x-amd64-linux"
+
+    story(tell, settings=ON)
