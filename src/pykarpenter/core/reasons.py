@@ -85,6 +85,9 @@ class Why(StrEnum):
     CHANGED = "ChangedSinceDecision"
     # Planned, but the API server refused the NodeClaim.
     CREATE_REFUSED = "CreateRefused"
+    # Held back, because what was bought for the pod so far did not help.
+    LAUNCH_BACK_OFF = "LaunchBackOff"
+    MISFIT = "MachinesDidNotTakeIt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,7 @@ OWN = (
     _counter(
         "pykarpenter_catalogue_rejected_total", "nodepool reason", "Listed types and offerings not used as listed"
     ),
+    _gauge("pykarpenter_held_pods", "", "Pending pods for which nothing more is bought now"),
     _gauge("pykarpenter_orphan_instances", "", "Instances without a NodeClaim"),
     _counter("pykarpenter_absence_unconfirmed_total", "", "Absences that a second look did not confirm"),
     _counter("pykarpenter_identity_conflicts_total", "kind", "Objects that claim the same identity"),

@@ -85,12 +85,16 @@ class NodeClaimLifecycle:
                 if launched is None:
                     return None
                 claim = launched
-                self._log.info("launched nodeclaim", nodeclaim=claim.name, provider_id=claim.status.provider_id)
+                self._tell("launched nodeclaim", claim, provider_id=claim.status.provider_id)
             if phase_of(claim) is Phase.REGISTERING:
                 registration = await self._registrar.register(claim)
                 claim, retry_after_s = registration.claim, registration.retry_after_s
+                if phase_of(claim) is not Phase.REGISTERING:
+                    self._tell("registered nodeclaim", claim, node=claim.status.node_name)
             if phase_of(claim) is Phase.INITIALIZING:
                 claim = await self._initializer.initialize(claim)
+                if phase_of(claim) is not Phase.INITIALIZING:
+                    self._tell("initialized nodeclaim", claim, node=claim.status.node_name)
         except Exception as error:
             problem = error
         check_after_s = await self._check_liveness(claim)
@@ -98,6 +102,11 @@ class NodeClaimLifecycle:
             raise problem
         waits = [wait for wait in (retry_after_s, check_after_s) if wait is not None]
         return Result(requeue_after_s=min(waits)) if waits else None
+
+    def _tell(self, message: str, claim: NodeClaim, **facts: str) -> None:
+        """One line per step of a claim's life, all tied to the plan that asked for it."""
+        plan = claim.metadata.annotations.get(labels.PLAN_ID, "")
+        self._log.info(message, nodeclaim=claim.name, nodepool=claim.pool_name, plan=plan, **facts)
 
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         """Give the claim up when it is overdue; else the seconds it still has."""

@@ -8,6 +8,7 @@ from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
 from pykarpenter.controllers.provisioning.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.provisioner import Pack, Provisioner
+from pykarpenter.controllers.provisioning.purchases import Purchases
 from pykarpenter.controllers.provisioning.triggers import NodeTrigger, PodTrigger
 from pykarpenter.controllers.provisioning.unconfirmed import UnconfirmedClaims
 from pykarpenter.core.packing import PackingEngine
@@ -16,14 +17,14 @@ from pykarpenter.core.packing import PackingEngine
 def provisioning_controllers(ctx: Context, pack: Pack | None = None) -> list[Runnable]:
     """Without `pack`, an engine of their own that keeps its tables warm from plan to plan."""
     batcher = Batcher(ctx.clock, idle_s=ctx.settings.batch_idle_duration, max_s=ctx.settings.batch_max_duration)
-    times = PodTimes()
+    times, purchases = PodTimes(), Purchases()
     gated: list[Runnable] = []
     if ctx.settings.feature_gates.capacity_buffer:
         gated.append(CapacityBuffers(ctx, batcher.trigger))
     return [
         *gated,
-        PodTrigger(ctx, batcher, times),
+        PodTrigger(ctx, batcher, times, purchases),
         NodeTrigger(ctx, batcher),
-        Provisioner(ctx, batcher, times, ClaimCreator(ctx), pack or PackingEngine().pack),
+        Provisioner(ctx, batcher, times, purchases, ClaimCreator(ctx), pack or PackingEngine().pack),
         UnconfirmedClaims(ctx),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.controllers.context import Context
@@ -16,10 +17,12 @@ from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
 from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.controllers.provisioning.purchases import Purchases
 from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter, is_virtual
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
-from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.plans import LaunchPlan, claim_name
+from pykarpenter.core.reasons import Refusal
 from pykarpenter.core.snapshot import ClusterSnapshot
 from pykarpenter.runtime.controller import Loop
 from pykarpenter.runtime.logs import get_logger
@@ -33,10 +36,18 @@ Pack = Callable[[ClusterSnapshot, PackingSettings, ShouldStop], LaunchPlan]
 class Provisioner:
     """Controller `provisioner`."""
 
-    def __init__(self, ctx: Context, batcher: Batcher, times: PodTimes, creator: ClaimCreator, pack: Pack) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        batcher: Batcher,
+        times: PodTimes,
+        purchases: Purchases,
+        creator: ClaimCreator,
+        pack: Pack,
+    ) -> None:
         self._ctx = ctx
         self._batcher = batcher
-        self._times = times
+        self._purchases = purchases
         self._creator = creator
         self._pack = pack
         self._catalogue = Catalogue(ctx)
@@ -65,20 +76,35 @@ class Provisioner:
             return None
         plan_id = self._next_plan_id(snapshot.now)
         self._reporter.found(batch, plan_id, self._ctx.clock.monotonic() - started)
-        plan = await self._decide(snapshot, plan_id)
+        snapshot, held = self._without_held(snapshot)
+        plan = await self._decide(snapshot, held, plan_id)
         if self._ctx.settings.dry_run:
             self._reporter.would_launch(plan, plan_id)
             return plan
         await self._apply(snapshot, plan, plan_id, {pod.key: pod for pod in batch})
         return plan
 
-    async def _decide(self, snapshot: ClusterSnapshot, plan_id: str) -> LaunchPlan:
+    def _without_held(self, snapshot: ClusterSnapshot) -> tuple[ClusterSnapshot, dict[str, Refusal]]:
+        """The snapshot without pods for which nothing more is bought now, and why."""
+        held = {
+            pod.key: refusal
+            for pod in snapshot.pods
+            if (refusal := self._purchases.hold(pod, snapshot.now)) is not None
+        }
+        self._ctx.metrics.gauge("pykarpenter_held_pods", {}, len(held))
+        if not held:
+            return snapshot, held
+        return replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.key not in held)), held
+
+    async def _decide(self, snapshot: ClusterSnapshot, held: dict[str, Refusal], plan_id: str) -> LaunchPlan:
         started = self._ctx.clock.monotonic()
 
         def is_late() -> bool:
             return self._ctx.clock.monotonic() - started > SOLVE_TIMEOUT_S
 
         plan = await self._ctx.offload(lambda: self._pack(snapshot, self._settings, is_late))
+        if held:
+            plan = replace(plan, unschedulable={**plan.unschedulable, **held})
         self._reporter.planned(plan, plan_id, self._ctx.clock.monotonic() - started)
         return plan
 
@@ -87,10 +113,13 @@ class Provisioner:
         for placement in plan.existing:
             if any(key in pods and not is_virtual(pods[key]) for key in placement.pods):
                 self._ctx.state.nominate(placement.node, until)
+        for index, planned in enumerate(plan.claims):
+            name = claim_name(planned.node_pool, plan_id, index)
+            self._purchases.planned(name, [pods[key] for key in planned.pods if key in pods])
         outcomes = await self._creator.create_all(plan_id, plan.claims, pods)
         for outcome in outcomes:
-            if outcome.claim is not None:
-                self._times.planned(outcome.name, outcome.planned.pods)
+            if outcome.refusal is not None:
+                self._purchases.withdrawn(outcome.name)
         if snapshot.buffer_pods:
             self._ctx.state.set_buffer_placements(*_buffer_placements(plan, snapshot))
         self._reporter.outcome(snapshot, plan, outcomes, pods)

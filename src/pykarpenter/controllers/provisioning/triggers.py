@@ -9,11 +9,15 @@ from pykarpenter.api import kinds, labels
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
+from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.controllers.provisioning.purchases import YOUNG_S, Purchases
 from pykarpenter.core.packing.eligibility import is_provisionable
+from pykarpenter.core.taints import first_untolerated
 from pykarpenter.runtime.controller import Controller, Result
+from pykarpenter.state.pods import is_terminal
 
 RECHECK_S = 10.0
 
@@ -21,9 +25,10 @@ RECHECK_S = 10.0
 class PodTrigger:
     """Controller `provisioner.trigger.pod`."""
 
-    def __init__(self, ctx: Context, batcher: Batcher, times: PodTimes) -> None:
+    def __init__(self, ctx: Context, batcher: Batcher, times: PodTimes, purchases: Purchases) -> None:
         self._batcher = batcher
         self._times = times
+        self._purchases = purchases
         self._clock = ctx.clock
         self._pods = ctx.caches.of(kinds.POD)
         self._state = ctx.state
@@ -49,13 +54,36 @@ class PodTrigger:
         else:
             gone = change.old if pod is None else pod
             if gone is not None:
+                self._note_eviction(change)
                 self._times.forget(gone)
+                self._purchases.forget(gone)
+
+    def _note_eviction(self, change: Changed[Pod]) -> None:
+        """A pod that a foreign taint drives out of a machine that was just bought: that machine was bought in vain."""
+        before, after = change.old, change.new
+        if before is None or not before.spec.node_name or before.is_deleting or is_terminal(before):
+            return
+        if after is not None and not after.is_deleting:
+            return
+        view = self._state.view_of_node(before.spec.node_name)
+        if view is None or view.claim is None or view.marked_for_deletion or view.node is None:
+            return
+        now = self._clock.now()
+        created = parse_optional_timestamp(view.claim.metadata.creation_timestamp) or 0.0
+        fences = [taint for taint in view.node.spec.taints if taint.effect == "NoExecute"]
+        if now - created < YOUNG_S and first_untolerated(fences, before.spec.tolerations) is not None:
+            self._purchases.driven_out(before, view.claim.name, now)
 
     def _claim_changed(self, change: Changed[NodeClaim]) -> None:
         """Pods whose machine will not come need not wait for their next turn."""
         claim = change.new or change.old
-        if claim is not None and (change.new is None or claim.is_deleting):
-            for key in self._times.waited_for(claim.name):
+        if claim is None:
+            return
+        now = self._clock.now()
+        if claim.status.provider_id:
+            self._purchases.launched(claim.name, now)
+        if change.new is None or claim.is_deleting:
+            for key in self._purchases.gone(claim.name, now):
                 self.controller.enqueue(key)
 
 
