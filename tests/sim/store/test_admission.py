@@ -221,6 +221,13 @@ def test_a_node_registers_with_its_status() -> None:
     assert made.obj["status"]["allocatable"] == {"cpu": "4"}
 
 
+def test_a_new_node_takes_no_pods_before_it_is_seen_ready() -> None:
+    """The scheduler must not win the race against the node controller."""
+    made = World(taint_new_nodes=True).create("nodes", "n", spec={"taints": [{"key": "a", "effect": "NoExecute"}]})
+    assert [taint["key"] for taint in made.obj["spec"]["taints"]] == ["a", "node.kubernetes.io/not-ready"]
+    assert "spec" not in World().create("nodes", "n").obj
+
+
 def test_b8_a_node_has_no_taint_twice() -> None:
     """Key and effect identify a taint."""
     world = World()

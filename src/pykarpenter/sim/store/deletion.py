@@ -90,6 +90,19 @@ def marked(resource: Resource, obj: Json, request: DeleteRequest, now: float) ->
     return with_metadata(obj, **changes)
 
 
+def last_state(resource: Resource, obj: Json, now: float) -> Json:
+    """What watchers see of an object that goes at once: a pod carries the marks of its deletion even then."""
+    meta = obj["metadata"]
+    if resource.plural != "pods" or "deletionTimestamp" in meta:
+        return obj
+    return with_metadata(
+        obj,
+        deletionTimestamp=format_timestamp(now),
+        deletionGracePeriodSeconds=0,
+        generation=meta.get("generation", 0) + 1,
+    )
+
+
 def _shortened(obj: Json, request: DeleteRequest, now: float) -> Json:
     """A second delete may shorten the grace period, never lengthen it."""
     meta = obj["metadata"]

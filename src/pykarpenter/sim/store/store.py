@@ -65,7 +65,9 @@ class Store:
         seed: int = 0,
         history_limit: int = HISTORY_LIMIT,
         collect_garbage: bool = True,
+        taint_new_nodes: bool = False,
     ) -> None:
+        """`taint_new_nodes` is for clusters with a node controller, which takes the not-ready taint off again."""
         self._clock = clock
         self._history_limit = history_limit
         self._tables: dict[tuple[str, str], Table] = {}
@@ -75,7 +77,7 @@ class Store:
         self.rv = 0
         self.identity = Identity(seed)
         self.garbage = GarbageCollector(self, collect_garbage)
-        self.admission = Admission(self)
+        self.admission = Admission(self, taint_new_nodes=taint_new_nodes)
         for resource in BUILTIN:
             self.serve(resource)
         for name in FIRST_NAMESPACES:
@@ -349,7 +351,7 @@ class Store:
         if request.dry_run:
             return old
         if obj is None:
-            return self._remove(resource, old.obj, old)
+            return self._remove(resource, deletion.last_state(resource, old.obj, self.now()), old)
         if obj == old.obj:
             return old
         return self._commit(resource, "MODIFIED", obj, old)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, taint_new_nodes: bool) -> None:
         self._pods = pods.PodAdmission(store)
+        self._taint_new_nodes = taint_new_nodes
 
     def on_create(self, resource: Resource, obj: Json, options: WriteOptions) -> Json:
         """The object as it will be stored; raises Invalid, BadRequest or Forbidden."""
@@ -30,6 +31,8 @@ class Admission:
             return self._pods.admit(resource, obj)
         if plural == "namespaces":
             return namespaces.admit(obj)
+        if plural == "nodes" and self._taint_new_nodes:
+            obj = cluster_kinds.not_ready(obj)
         return self._kind_rules(resource, obj, None)
 
     def on_update(self, resource: Resource, obj: Json, old: Json, subresource: str, options: WriteOptions) -> Json:

@@ -12,6 +12,7 @@ from pykarpenter.sim.schema.field_errors import (
     quoted,
     required,
 )
+from pykarpenter.sim.store.admission.pod_defaults import NOT_READY
 from pykarpenter.sim.store.admission.pod_validation import effect_errors, selector_errors
 from pykarpenter.sim.store.admission.resource_lists import first_unreadable, negative_amounts, unreadable_quantity
 from pykarpenter.sim.store.entries import Json
@@ -54,6 +55,15 @@ def _node(resource: Resource, node: Json) -> Json:
     if status.get("capacity") and not status.get("allocatable"):
         node = {**node, "status": {**status, "allocatable": status["capacity"]}}
     return node
+
+
+def not_ready(node: Json) -> Json:
+    """A new node takes no pods until the node controller has seen it ready."""
+    spec = node.get("spec") or {}
+    taints = spec.get("taints") or []
+    if any((taint.get("key"), taint.get("effect")) == (NOT_READY, "NoSchedule") for taint in taints):
+        return node
+    return {**node, "spec": {**spec, "taints": [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]}}
 
 
 def _node_errors(node: Json, old: Json | None) -> Iterator[FieldError]:
