@@ -24,6 +24,7 @@ BENCHMARKS: dict[str, str] = {
     "lag": "benchmarks.bench_lag",
     "packing": "benchmarks.packing",
     "world": "benchmarks.bench_world",
+    "disruption": "benchmarks.disruption",
 }
 TIMEOUT_S = 1800
 

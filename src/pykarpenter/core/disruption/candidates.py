@@ -20,13 +20,13 @@ from pykarpenter.api.workloads import PodDisruptionBudget
 from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.commands import DisruptionClass, Target
 from pykarpenter.core.disruption.costs import eviction_cost, lifetime_remaining, node_price, reschedule_cost
+from pykarpenter.core.disruption.prices import PriceBook
 from pykarpenter.core.disruption.settings import DisruptionSettings, Memory
+from pykarpenter.core.disruption.windows import window_end
 from pykarpenter.core.draining import blocking_budgets, do_not_disrupt, is_active, is_reschedulable
 from pykarpenter.core.instance_types import InstanceType, by_name
 from pykarpenter.core.reasons import Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
-
-DISRUPTION_POLICIES = ("WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,6 +103,7 @@ class World:
         self.settings = settings
         self.memory = memory or Memory()
         self.now = snapshot.now
+        self.prices = PriceBook(settings.label_rules)
         self.pools: dict[str, NodePool] = {pool.name: pool for pool in snapshot.node_pools}
         self._types: dict[str, dict[str, InstanceType]] = {}
         self._pdbs: dict[str, list[PodDisruptionBudget]] = defaultdict(list)
@@ -123,6 +124,12 @@ class World:
     def leaving(self) -> frozenset[str]:
         """Pods of machines that are already going; they need room too and block when they find none."""
         return frozenset(pod.key for view in self.nodes if view.marked_for_deletion for pod in view.pods)
+
+    @cached_property
+    def settling(self) -> frozenset[str]:
+        """Machines still inside their own pool's consolidateAfter: they are not filled up by consolidation."""
+        pools = self.pools
+        return frozenset(v.name for v in self.nodes if window_end(v, pools.get(v.pool_name)) > self.now)
 
     @cached_property
     def by_pool(self) -> Mapping[str, tuple[NodeView, ...]]:

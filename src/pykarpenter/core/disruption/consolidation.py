@@ -20,7 +20,6 @@ from pykarpenter.core.disruption.prices import (
     admits,
     claim_requirements,
     needed_for_min_values,
-    options_of,
     restrict_capacity_type,
     unmet_min_values,
     with_options,
@@ -79,7 +78,7 @@ def replacement(
     all_spot = all(candidate.capacity_type == labels.SPOT for candidate in candidates)
     if all_spot and admits(requirements, labels.SPOT):
         return _spot_to_spot(world, candidates, claim, paid)
-    options = options_of(claim, world.types(claim.node_pool), rules)
+    options = world.prices.options(claim, world.types(claim.node_pool))
     cheaper = _cheaper(world, claim, options, paid)
     if isinstance(cheaper, Blocker):
         return cheaper
@@ -93,7 +92,7 @@ def _on_spot_if_any(
 ) -> tuple[PlannedClaim, list[Option]] | Blocker:
     """Bound to spot where any option has it, so that a spot shortage fails rather than buying dearer on-demand."""
     narrowed = restrict_capacity_type(with_options(claim, cheaper), labels.SPOT)
-    options = options_of(narrowed, world.types(claim.node_pool), world.settings.label_rules)
+    options = world.prices.options(narrowed, world.types(claim.node_pool))
     if all(option.cheapest is None for option in options):
         return with_options(claim, cheaper), cheaper
     on_spot = _cheaper(world, narrowed, options, paid)
@@ -110,7 +109,7 @@ def _spot_to_spot(
         return Blocker(Why.SPOT_TO_SPOT, message, price_now=paid)
     rules = world.settings.label_rules
     narrowed = restrict_capacity_type(claim, labels.SPOT)
-    options = options_of(narrowed, world.types(claim.node_pool), rules)
+    options = world.prices.options(narrowed, world.types(claim.node_pool))
     cheaper = _cheaper(world, narrowed, [option for option in options if option.cheapest is not None], paid)
     if isinstance(cheaper, Blocker):
         return cheaper

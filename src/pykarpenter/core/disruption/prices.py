@@ -41,15 +41,44 @@ def admits(requirements: Requirements, capacity_type: str) -> bool:
     return requirements.get_or_exists(labels.CAPACITY_TYPE).allows(capacity_type)
 
 
+class PriceBook:
+    """Prices of types under requirements, looked up once: the candidates of a pool mostly ask the same question."""
+
+    def __init__(self, rules: LabelRules) -> None:
+        self._rules = rules
+        self._pages: dict[tuple[str, _Signature], dict[str, Option]] = {}
+
+    def options(self, claim: PlannedClaim, types: Mapping[str, InstanceType]) -> list[Option]:
+        """The claim's options ordered by their cheapest launch; types the pool no longer has are left out."""
+        # Offerings say nothing about the type itself, and every candidate's list of types is different.
+        asked = [item for item in claim.requirements if item.key != labels.INSTANCE_TYPE]
+        page = self._pages.setdefault((claim.node_pool, _signature(asked)), {})
+        requirements: Requirements | None = None
+        found: list[Option] = []
+        for name in claim.instance_types:
+            option = page.get(name)
+            kind = types.get(name)
+            if kind is None:
+                continue
+            if option is None or option.type is not kind:
+                requirements = requirements or from_expressions(asked, self._rules)
+                cheapest = kind.cheapest(requirements, self._rules.well_known)
+                option = Option(kind, cheapest, worst_launch_price(kind, requirements, self._rules))
+                page[name] = option
+            found.append(option)
+        return sorted(found, key=lambda option: (option.best, option.type.name))
+
+
+_Signature = tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+def _signature(items: Sequence[NodeSelectorRequirement]) -> _Signature:
+    return tuple(sorted((item.key, item.operator, tuple(item.values)) for item in items))
+
+
 def options_of(claim: PlannedClaim, types: Mapping[str, InstanceType], rules: LabelRules) -> list[Option]:
-    """The claim's options ordered by their cheapest launch; types the pool no longer has are left out."""
-    requirements = claim_requirements(claim, rules)
-    found = [
-        Option(kind, kind.cheapest(requirements, rules.well_known), worst_launch_price(kind, requirements, rules))
-        for name in claim.instance_types
-        if (kind := types.get(name)) is not None
-    ]
-    return sorted(found, key=lambda option: (option.best, option.type.name))
+    """As `PriceBook.options`, for a single question."""
+    return PriceBook(rules).options(claim, types)
 
 
 def worst_launch_price(kind: InstanceType, requirements: Requirements, rules: LabelRules) -> float:

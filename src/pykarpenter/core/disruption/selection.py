@@ -11,7 +11,7 @@ from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.core.disruption.blockers import Blocker, Notice
 from pykarpenter.core.disruption.candidates import Candidate, World, claim_condition
 from pykarpenter.core.disruption.commands import DisruptionClass
-from pykarpenter.core.disruption.simulation import window_end
+from pykarpenter.core.disruption.windows import window_end
 from pykarpenter.core.draining import DoNotDisrupt, Protection, do_not_disrupt, is_active
 from pykarpenter.core.reasons import Why
 from pykarpenter.core.snapshot import NodeView

@@ -11,15 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pykarpenter.api.duration import InvalidDuration, parse_nillable_duration
-from pykarpenter.api.meta import find_condition
-from pykarpenter.api.nodepool import NodePool
 from pykarpenter.api.pods import Pod
-from pykarpenter.api.timestamps import parse_optional_timestamp
-from pykarpenter.core.disruption.candidates import Candidate, World, claim_condition
+from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.draining import needs_replacement_capacity
 from pykarpenter.core.plans import ExistingPlacement, PlannedClaim
-from pykarpenter.core.snapshot import NodeView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +86,7 @@ def simulate(
         or needs_replacement_capacity(pod, world.pdbs(pod.namespace), world.now, world.settings.protect_unparsable)
     )
     removed = frozenset(candidate.name for candidate in candidates)
-    closed = closed_destinations(world) - removed if consolidation else frozenset()
+    closed = world.settling - removed if consolidation else frozenset()
     answer = simulation.ask(Question(removed, pods, closed, credit))
     # Only the candidates' own pods can block: what was pending before may stay pending.
     own = {pod.key for pod in pods}
@@ -119,25 +114,3 @@ def _uninitialized_errors(world: World, answer: Answer, own: set[str]) -> dict[s
         what = f"NodeClaim {view.claim.name}" if view.claim is not None else f"Node {view.name}"
         errors.update({pod: f"would schedule against uninitialized {what}" for pod in placement.pods if pod in own})
     return errors
-
-
-def closed_destinations(world: World) -> frozenset[str]:
-    """Machines still inside their own pool's consolidateAfter: they are not filled up by consolidation."""
-    return frozenset(view.name for view in world.nodes if window_end(view, world.pools.get(view.pool_name)) > world.now)
-
-
-def window_end(view: NodeView, pool: NodePool | None) -> float:
-    """When the machine's consolidateAfter window ends, epoch seconds; 0 when it has none."""
-    if pool is None or view.claim is None or claim_condition(view, "Initialized") != "True":
-        return 0.0
-    try:
-        window = parse_nillable_duration(pool.spec.disruption.consolidate_after)
-    except InvalidDuration:
-        return 0.0
-    if not window:
-        return 0.0
-    initialized = find_condition(view.claim.status.conditions, "Initialized")
-    reference = parse_optional_timestamp(view.claim.status.last_pod_event_time)
-    if reference is None and initialized is not None:
-        reference = parse_optional_timestamp(initialized.last_transition_time)
-    return 0.0 if reference is None else reference + window
