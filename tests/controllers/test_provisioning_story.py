@@ -288,3 +288,38 @@ def test_batching_follows_the_settings() -> None:
         assert 4.0 <= world.clock.monotonic() - started <= 5.5
 
     story(main, settings=Settings(batch_idle_duration=4.0))
+
+
+def test_spread_holds_across_plans_while_machines_are_still_being_launched() -> None:
+    """Pods that wait for machines which do not exist yet count in their zones, or later plans would crowd one."""
+
+    async def main(world: World) -> None:
+        await world.begin()
+        await world.pool(disruption={"consolidateAfter": "Never"})
+        assert world.operator is not None
+        inner = world.operator.context.provider._inner  # type: ignore[attr-defined]
+        launch = inner.create
+
+        async def slow(claim: Any) -> Any:
+            await asyncio.sleep(60.0)
+            return await launch(claim)
+
+        inner.create = slow
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": labels.ZONE,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+        await world.deployment("web", 1, topologySpreadConstraints=[spread])
+        for replicas in (2, 3, 4, 6, 8):
+            await asyncio.sleep(3.0)
+            await world.scale("web", replicas)
+        await world.until_running("web", 8, timeout_s=300.0)
+        claims = await world.claims()
+        zones = {node.name: node.metadata.labels[labels.ZONE] for node in await world.nodes()}
+        placed = [zones[pod.spec.node_name] for pod in await world.pods("web")]
+        assert sorted(placed.count(zone) for zone in set(placed)) == [2, 2, 2, 2]
+        assert len(claims) <= 8
+
+    story(main)
