@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pykarpenter.cloud.plugin import Setting
-from pykarpenter.providers.kwok.settings import SETTINGS as KWOK_SETTINGS
 from pykarpenter.runtime.feature_gates import GATES
+from pykarpenter.runtime.plugins import load_plugin, provider_names
 from pykarpenter.runtime.settings import KARPENTER_SETTINGS, OWN_SETTINGS
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
@@ -21,6 +21,7 @@ first table are Karpenter's, so the environment block of a Karpenter Deployment 
   default in silence.)
 - An empty variable counts as unset. Unknown feature gates, and variables that look like a misspelt setting, give one
   warning.
+- `pykarpenter run` needs to know the provider: `--provider`, or the variable `PYKARPENTER_PROVIDER`.
 - Booleans are `true` or `false` (also `1`, `0`, `t`, `f`); durations are Go's (`10s`, `1m30s`).
 
 This file is written by `scripts/settings_table.py` from the code; a test keeps them equal.
@@ -40,7 +41,10 @@ def table(settings: Iterable[Setting]) -> str:
 def render() -> str:
     parts = [HEAD, "## Karpenter's settings\n", table(KARPENTER_SETTINGS), "\n## Our own settings\n"]
     parts.append(table(OWN_SETTINGS))
-    parts.extend(["\n## Settings of provider `kwok`\n", table(KWOK_SETTINGS)])
+    for name in provider_names():
+        own = load_plugin(name).settings
+        if own:
+            parts.extend([f"\n## Settings of provider `{name}`\n", table(own)])
     parts.append("\n## Feature gates\n")
     parts.append("| Gate | Default | Stage |\n|---|---|---|")
     parts.extend(f"| `{gate.name}` | {str(gate.default).lower()} | {gate.stage} |" for gate in GATES)
