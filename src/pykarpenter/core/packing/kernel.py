@@ -146,6 +146,8 @@ class Kernel:
     def put_on_claims(self, cls: PodClass, kind: Kind, positions: Ints, pods: Ints) -> int:
         """Place pods on claims that all become the given kind."""
         claims = self.claims
+        for position in positions[claims.kinds[positions] != kind.index].tolist():
+            self._narrowed(position, self.kinds.kinds[int(claims.kinds[position])], kind)
         claims.kinds[positions] = kind.index
         claims.present.add(kind.index)
         claims.used[positions] += pods[:, None] * cls.vector
@@ -161,6 +163,21 @@ class Kernel:
                     held.setdefault(driver, set()).update(keys)
         self.topology.record_claims([*cls.counted_by, *cls.guards], kind, positions, pods)
         return int(pods.sum())
+
+    def _narrowed(self, position: int, before: Kind, after: Kind) -> None:
+        """Count the pods already on a claim where it is now known to be, and no longer where it cannot be."""
+        for share in self.claims.shares[position]:
+            for group in (*share.members.counted_by, *share.members.guards):
+                if group.is_host:
+                    continue
+                was = self.topology.domains_taken(group, before)
+                now = self.topology.domains_taken(group, after)
+                for domain in now:
+                    if domain not in was:
+                        group.add(domain, share.count)
+                for domain in was:
+                    if domain not in now:
+                        group.add(domain, -share.count)
 
     # The three stages for classes without rules over keys other than hostname.
 
