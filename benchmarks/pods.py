@@ -190,8 +190,11 @@ def _template(workload: int) -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
-def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS) -> Iterator[str]:
-    """`count` pods as JSON texts, one workload after the other: lists come sorted by namespace and name."""
+def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS, own_claims: bool = False) -> Iterator[str]:
+    """`count` pods as JSON texts, one workload after the other: lists come sorted by namespace and name.
+
+    With `own_claims` each has a volume claim of its own, as StatefulSet pods do: no two specs are equal.
+    """
     rng = random.Random(seed)
     templates = [_template(workload) for workload in range(workloads)]
     for number in range(count):
@@ -211,6 +214,9 @@ def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS) -> Itera
             ("@CID@", f"{rng.getrandbits(256):064x}"),
         ):
             text = text.replace(mark, value)
+        if own_claims:
+            claim = f'{{"name":"data","persistentVolumeClaim":{{"claimName":"data-{number}"}}}}'
+            text = text.replace('"volumes":[', f'"volumes":[{claim},', 1)
         yield text
 
 
