@@ -238,6 +238,7 @@ def test_breaker_freezes_repair_above_a_fifth(cluster: Cluster, namespace: str, 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_persistent_reboot_fault_gives_two_reboots_then_a_replacement(
     cluster: Cluster, namespace: str, run: Program
 ) -> None:
@@ -264,6 +265,7 @@ def test_persistent_reboot_fault_gives_two_reboots_then_a_replacement(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 def test_window_of_zero_holds_then_empty_nodes_go_within_budget(cluster: Cluster, namespace: str, run: Program) -> None:
     """S4 and F41 on a real clock: nothing before the end of the freeze, then at most two at a time."""
     now = datetime.now(UTC)
@@ -286,6 +288,7 @@ def test_window_of_zero_holds_then_empty_nodes_go_within_budget(cluster: Cluster
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1200)
 def test_replacement_that_never_registers_is_given_up(cluster: Cluster, namespace: str, run: Program) -> None:
     """F27: the command ends by its time-out or the claim's, and the old node serves on."""
     cluster.apply(*pool(consolidateAfter="Never", delay="1s"))

@@ -101,11 +101,12 @@ def explain_node(world: World, simulation: Simulation, view: NodeView) -> NodeSt
 
 
 def _findings(world: World, simulation: Simulation, view: NodeView) -> list[Finding]:
-    found = [_empty(world, view), _static_drift(world, view), _drift(world, simulation, view)]
-    found.append(_single(world, simulation, view))
-    if world.settings.node_repair:
-        found.insert(0, _repair(world, view))
-    return found
+    """The methods that could concern the machine: static pools only drift, all others only consolidate and drift."""
+    pool = world.pools.get(view.pool_name)
+    found = [_repair(world, view)] if world.settings.node_repair else []
+    if pool is not None and pool.is_static:
+        return [*found, _static_drift(world, view)]
+    return [*found, _empty(world, view), _drift(world, simulation, view), _single(world, simulation, view)]
 
 
 def _candidate(

@@ -9,7 +9,6 @@ from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.commands import Command
 from pykarpenter.core.disruption.explain import Finding, NodeStory, PoolStory, money
 from pykarpenter.core.disruption.settings import UNLIMITED
-from pykarpenter.core.reasons import Why
 
 
 def node_lines(story: NodeStory) -> list[str]:
@@ -23,21 +22,22 @@ def node_lines(story: NodeStory) -> list[str]:
     elif story.blocker is not None:
         lines.append(f"  stays: {story.blocker.text()}")
     for finding in story.findings:
-        if finding.blocker is None or finding.blocker.why is not Why.STATIC_POOL:
-            lines.extend(_finding_lines(finding))
+        if finding.command is not None:
+            lines.extend(_command_lines(finding, finding.command))
+    # Most machines are held by one thing for every method; it is said once.
+    held: dict[Blocker, list[str]] = {}
+    for finding in story.findings:
+        if finding.blocker is not None:
+            held.setdefault(finding.blocker, []).append(str(finding.method))
+    for blocker, methods in held.items():
+        lines.append(f"  {', '.join(methods)}: {blocker.text()} [{blocker.why}]")
+        lines.extend(f"    {extra}" for extra in blocker_details(blocker))
     return lines
 
 
-def _finding_lines(finding: Finding) -> list[str]:
-    if finding.command is not None:
-        saving = finding.command.saving
-        worth = f", saves {money(saving)}" if saving is not None else ""
-        return [f"  {finding.method}: would {finding.command.decision}{worth}", *_placement_lines(finding.command)]
-    if finding.blocker is None:
-        return []
-    lines = [f"  {finding.method}: {finding.blocker.text()} [{finding.blocker.why}]"]
-    lines.extend(f"    {extra}" for extra in blocker_details(finding.blocker))
-    return lines
+def _command_lines(finding: Finding, command: Command) -> list[str]:
+    worth = f", saves {money(command.saving)}" if command.saving is not None else ""
+    return [f"  {finding.method}: would {command.decision}{worth}", *_placement_lines(command)]
 
 
 def blocker_details(blocker: Blocker) -> list[str]:
