@@ -68,10 +68,10 @@ class Machine:
 
 
 SINGLES = (
-    Machine("t4.small", 2, 2, 0.0208),
-    Machine("t4.medium", 2, 4, 0.0416),
-    Machine("t4g.small", 2, 2, 0.0168, arch="arm64"),
-    Machine("t4g.medium", 2, 4, 0.0336, arch="arm64"),
+    Machine("t4.small", 1, 2, 0.0395),
+    Machine("t4.medium", 2, 4, 0.0790),
+    Machine("t4g.small", 1, 2, 0.0330, arch="arm64"),
+    Machine("t4g.medium", 2, 4, 0.0660, arch="arm64"),
     Machine("x2.2xlarge", 8, 128, 0.834, zones=("demo-1a", "demo-1c")),
     Machine("x2.8xlarge", 32, 512, 3.336, zones=("demo-1a", "demo-1c")),
     Machine("g4.xlarge", 4, 16, 0.526, 1),
@@ -89,7 +89,7 @@ SINGLES = (
 
 
 def pods_for(cpu: int) -> int:
-    return {2: 29}.get(cpu, 58 if cpu <= 8 else 110 if cpu < 32 else 250)
+    return {1: 11, 2: 29}.get(cpu, 58 if cpu <= 8 else 110 if cpu < 32 else 250)
 
 
 def offerings(rng: random.Random, price: float, zones: tuple[str, ...]) -> list[dict[str, object]]:

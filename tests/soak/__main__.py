@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from pykarpenter.sim.faults.shrinking import shrink
-from pykarpenter.sim.faults.stories import FAULTS, Story, draw_story
+from pykarpenter.sim.faults.stories import FAULTS, Story, crash_story, draw_story
 from pykarpenter.sim.faults.world import Outcome, run_story
 
 OUT = Path("out/soak")
@@ -29,10 +29,13 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20, help="how many worlds")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="run one written story instead of drawing any")
+    parser.add_argument("--every-write", action="store_true", help="crash before each write of a small story in turn")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten failing stories")
     args = parser.parse_args()
     if args.replay is not None:
         return replay(args.replay)
+    if args.every_write:
+        return crash_everywhere(args.first_seed)
     return soak(args.first_seed, args.seeds, shorten=not args.no_shrink)
 
 
@@ -43,6 +46,21 @@ def replay(path: Path) -> int:
         print(f"  {step}")
     describe(outcome)
     return 0 if outcome.is_good else 1
+
+
+def crash_everywhere(seed: int) -> int:
+    """F21, exhaustively: the process dies before its first write, then before its second, until none is left."""
+    bad, nth = 0, 0
+    while True:
+        nth += 1
+        outcome = run_story(crash_story(seed, nth))
+        if not outcome.is_good:
+            bad += 1
+            print(f"crash before write {nth}:")
+            describe(outcome)
+        if not outcome.fired.get("F21"):
+            print(f"F21 exhaustive: {nth - 1} crash points, {bad} bad")
+            return 1 if bad else 0
 
 
 def soak(first: int, count: int, *, shorten: bool) -> int:

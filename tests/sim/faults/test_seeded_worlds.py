@@ -12,11 +12,11 @@ import pytest
 from pykarpenter.sim.cloud.instances import Instance
 from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.faults.shrinking import shrink
-from pykarpenter.sim.faults.stories import FAULTS, Step, Story, draw_story
+from pykarpenter.sim.faults.stories import FAULTS, Step, Story, crash_story, draw_story
 from pykarpenter.sim.faults.world import run_story
 
 
-@pytest.mark.parametrize("seed", range(1001, 1007))
+@pytest.mark.parametrize("seed", range(1001, 1004))
 def test_invariants_hold_in_a_drawn_world(seed):
     """Users act, faults strike, the program goes on: nothing is broken and everything settles."""
     outcome = run_story(draw_story(seed))
@@ -71,6 +71,14 @@ def test_s3_f31_without_ownership_tags_the_checkers_fail():
     assert run_story(FOREIGN).is_good
     outcome = run_story(FOREIGN, make_provider=_GreedyProvider)
     assert "S3" in {v.invariant for v in outcome.violations}
+
+
+@pytest.mark.parametrize("nth", [1, 4, 9, 20])
+def test_f21_l4_a_crash_before_any_write_is_survived(nth):
+    """A sample of crash points; `python -m tests.soak --every-write` tries them all."""
+    outcome = run_story(crash_story(21, nth))
+    assert outcome.fired.get("F21") == 1
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ class SafetyCheckers(Middleware):
         self._cluster = cluster
         self._report = report
         self._lease_name: tuple[str, str] | None = None
+        # When the lease was last renewed, by the cluster's clock: the holder's own may be wrong.
+        self._renewed_at = 0.0
         # Claims that are being disturbed of the program's own will: UID -> pool.
         self._disrupting: dict[str, str] = {}
         journal.listen(self._written)
@@ -50,6 +52,10 @@ class SafetyCheckers(Middleware):
 
     def _written(self, written: Written) -> None:
         where = (written.resource.group, written.resource.kind)
+        if where == ("coordination.k8s.io", "Lease") and self._lease_name is not None:
+            if written.entry.metadata["name"] == self._lease_name[0]:
+                self._renewed_at = self._cluster.clock.now()
+            return
         if where == ("karpenter.sh", "NodeClaim"):
             claim = written.entry.decode(NodeClaim)
             if written.type == "DELETED":
@@ -156,7 +162,8 @@ class SafetyCheckers(Middleware):
         if self._lease_name is None:
             return
         lease = self._find(kinds.LEASE, *self._lease_name)
-        if lease is None or not _holds(lease, request.client, self._cluster.clock.now()):
+        held_for = self._cluster.clock.now() - self._renewed_at
+        if lease is None or not _holds(lease, request.client, held_for):
             holder = lease.spec.holder_identity if lease is not None else None
             self._broken("S9", f"{request.client} sends {request.verb} {request.name} while {holder} holds the lease")
 
@@ -244,6 +251,5 @@ def _is_lost(node: Node) -> bool:
     return not any(c.type == "Ready" and c.status == "True" for c in node.status.conditions)
 
 
-def _holds(lease: Lease, client: str, now: float) -> bool:
-    renewed = parse_optional_timestamp(lease.spec.renew_time) or 0.0
-    return lease.spec.holder_identity == client and now <= renewed + (lease.spec.lease_duration_seconds or 0)
+def _holds(lease: Lease, client: str, held_for_s: float) -> bool:
+    return lease.spec.holder_identity == client and held_for_s <= (lease.spec.lease_duration_seconds or 0)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pykarpenter.api import kinds, labels
+from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.kube.contract import Json
 from pykarpenter.kube.errors import ApiError
+from pykarpenter.providers.kwok.kubelet_status import STAGE_LABEL, UNHEALTHY_STAGE
 from pykarpenter.sim.api import Request
 from pykarpenter.sim.cloud.cloud import foreign_instance
 from pykarpenter.sim.cloud.instances import TAG_CLAIM, TAG_CLUSTER
+from pykarpenter.sim.conditions import with_conditions
 
 if TYPE_CHECKING:
     from pykarpenter.sim.faults.world import World
@@ -204,6 +208,116 @@ async def outage(world: World, for_s: int, errors: int) -> None:
     world.api_faults.outage_until = asyncio.get_running_loop().time() + for_s
 
 
+async def burst(world: World, pods: int, for_s: int) -> None:
+    """F10: far more pods than the pool's limit allows; they leave again."""
+    world.mark("F10")
+    await world.install([deployment_manifest("burst", pods, "2", "1Gi")])
+    await asyncio.sleep(for_s)
+    with suppress(ApiError):
+        await world.user.delete(kinds.DEPLOYMENT, "burst", "default")
+
+
+async def protect(world: World, share: float, for_s: int) -> None:
+    """F12: running pods become untouchable for a while."""
+    chosen = [p for p in world.all(kinds.POD) if p.spec.node_name and not p.is_deleting]
+    chosen = chosen[: int(len(chosen) * share + 0.5)]
+    for pod in chosen:
+        world.mark("F12")
+        await _annotate(world, pod, "true")
+    await asyncio.sleep(for_s)
+    for pod in chosen:
+        await _annotate(world, pod, None)
+
+
+async def _annotate(world: World, pod: Any, value: str | None) -> None:
+    patch = {"metadata": {"uid": pod.uid, "annotations": {labels.DO_NOT_DISRUPT: value}}}
+    with suppress(ApiError):
+        await world.user.patch(kinds.POD, pod.name, patch, pod.namespace)
+
+
+async def unready(world: World, share: float, for_s: int) -> None:
+    """F28: kubelets of some nodes report that they are not ready; later they recover."""
+    nodes = world.all(kinds.NODE)
+    for node in nodes[: int(len(nodes) * share + 0.5)]:
+        world.mark("F28")
+        label = {"metadata": {"labels": {STAGE_LABEL: UNHEALTHY_STAGE}}}
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "KubeletNotReady",
+            "lastTransitionTime": format_timestamp(world.cluster.clock.now()),
+        }
+        status = {"status": {"conditions": with_conditions(node.status.conditions, condition)}}
+        with suppress(ApiError):
+            await world.user.patch(kinds.NODE, node.name, label)
+            await world.user.patch(kinds.NODE, node.name, status, subresource="status")
+    await asyncio.sleep(for_s)
+    for node in nodes:
+        with suppress(ApiError):
+            await world.user.patch(kinds.NODE, node.name, {"metadata": {"labels": {STAGE_LABEL: None}}})
+
+
+async def replace_pool(world: World, name: str, after_s: int) -> None:
+    """F36: somebody deletes the NodePool and creates it again."""
+    with suppress(ApiError):
+        await world.user.delete(kinds.NODE_POOL, name)
+        world.mark("F36")
+    await asyncio.sleep(after_s)
+    for _ in range(60):
+        try:
+            await world.install([pool_manifest(name)])
+            return
+        except ApiError:
+            # The old one is still going.
+            await asyncio.sleep(20.0)
+
+
+async def skew_clock(world: World, by_s: int, for_s: int) -> None:
+    """F40: the process's wall clock jumps and comes back."""
+    world.mark("F40")
+    world.process_clock.skew_s = float(by_s)
+    await asyncio.sleep(for_s)
+    world.process_clock.skew_s = 0.0
+
+
+async def block_by_budget(world: World, which: int, for_s: int) -> None:
+    """F42: a budget that allows nothing stands in the way of a drain, until somebody takes it away."""
+    body: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "nothing-may-go"},
+        "spec": {"maxUnavailable": 0, "selector": {}},
+    }
+    with suppress(ApiError):
+        await world.install([body])
+    await asyncio.sleep(1.0)
+    world.mark("F42")
+    await delete_claim(world, which)
+    await asyncio.sleep(for_s)
+    with suppress(ApiError):
+        await world.user.delete(kinds.PDB, "nothing-may-go", "default")
+
+
+async def spoil_prices(world: World, how: str, for_s: int) -> None:
+    """F44: the cloud tells no prices, or wrong ones."""
+    market = world.cluster.cloud.market
+    price = {"missing": None, "zero": 0.0, "huge": 1e9}[how]
+    market.bad_data = tuple(
+        replace(item, offerings=tuple(replace(o, price=price) for o in item.offerings)) for item in market.catalog.types
+    )
+    world.mark("F44")
+    await asyncio.sleep(for_s)
+    market.bad_data = None
+
+
+async def empty_catalogue(world: World, for_s: int) -> None:
+    """F45: the cloud lists no types at all."""
+    world.cluster.cloud.market.bad_data = ()
+    world.mark("F45")
+    await asyncio.sleep(for_s)
+    world.cluster.cloud.market.bad_data = None
+
+
 def _cloud(field: str) -> Callable[..., Awaitable[None]]:
     async def arm(world: World, times: int) -> None:
         setattr(world.cluster.cloud.faults, field, times)
@@ -242,6 +356,14 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "disorder": disorder,
     "outage": outage,
     "conflict": conflict,
+    "burst": burst,
+    "protect": protect,
+    "unready": unready,
+    "replace_pool": replace_pool,
+    "skew_clock": skew_clock,
+    "block_by_budget": block_by_budget,
+    "spoil_prices": spoil_prices,
+    "empty_catalogue": empty_catalogue,
     "lose_launch_replies": _cloud("lose_launch_replies"),
     "ignore_deletes": _cloud("ignore_deletes"),
     "throttle_cloud": _cloud("throttle"),

@@ -53,6 +53,8 @@ FAULTS: dict[str, Fault] = {
     "F7": Fault("stale_lists", lambda r: {"times": r.randint(1, 4)}),
     "F8": Fault("run_short", lambda r: {"zone": r.choice(["demo-1a", "demo-1b"]), "family": r.choice(["c", "m", "t"])}),
     "F9": Fault("fail_boots", lambda r: {"times": r.randint(1, 2)}),
+    "F10": Fault("burst", lambda r: {"pods": r.randint(150, 300), "for_s": r.randint(120, 300)}),
+    "F12": Fault("protect", lambda r: {"share": 0.5, "for_s": r.randint(60, 400)}),
     "F13": Fault("lag_pods", lambda r: {"seconds": 60, "for_s": r.randint(120, 300)}),
     "F15": Fault("stall_watches", lambda r: {"for_s": r.randint(100, 400)}),
     "F16": Fault("compact", lambda r: {"watches": r.randint(4, 20)}),
@@ -64,9 +66,15 @@ FAULTS: dict[str, Fault] = {
     "F22": Fault("conflict", lambda r: {"times": r.randint(3, 20)}),
     "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
     "F24": Fault("disorder", lambda r: {"times": r.randint(20, 80), "lag_s": r.choice([1, 2, 5])}),
+    "F28": Fault("unready", lambda r: {"share": 0.3, "for_s": r.randint(60, 400)}),
     "F29": Fault("interrupt", lambda r: {"share": 0.5}),
     "F31": Fault("foreign", lambda r: {"similar": r.random() < 0.5}),
     "F32": Fault("break_webhook", lambda r: {"for_s": r.randint(20, 120)}),
+    "F36": Fault("replace_pool", lambda r: {"name": "general", "after_s": r.randint(20, 200)}),
+    "F40": Fault("skew_clock", lambda r: {"by_s": r.choice([-600, 600]), "for_s": r.randint(60, 600)}),
+    "F42": Fault("block_by_budget", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 600)}),
+    "F44": Fault("spoil_prices", lambda r: {"how": r.choice(["missing", "zero", "huge"]), "for_s": 300}),
+    "F45": Fault("empty_catalogue", lambda r: {"for_s": r.randint(60, 600)}),
 }
 
 
@@ -85,6 +93,18 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
         # Something must happen while the fault is armed, or it would never fire.
         steps.append(Step(round(at + rng.uniform(0.5, 5), 1), "scale", {"name": rng.choice(names), "to": _size(rng)}))
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+
+
+def crash_story(seed: int, nth: int) -> Story:
+    """A machine's whole life, with a crash right before the program's nth write (F21)."""
+    steps = (
+        Step(1.0, "pool", {"name": "general", "limit": 0}),
+        Step(5.0, "crash_at_write", {"nth": nth}),
+        Step(6.0, "deploy", {"name": "app-0", "replicas": 3, "cpu": "1", "memory": "1Gi", "guarded": True}),
+        Step(300.0, "scale", {"name": "app-0", "to": 6}),
+        Step(600.0, "delete_claim", {"which": 0}),
+    )
+    return Story(seed, steps)
 
 
 def _shape(rng: random.Random) -> dict[str, Any]:

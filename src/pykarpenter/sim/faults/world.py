@@ -16,7 +16,7 @@ from pykarpenter.api import kinds
 from pykarpenter.cloud.provider import CloudProvider
 from pykarpenter.kube.contract import Json, KubeApi, Selection
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
-from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.clock import Clock, LoopClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.api import Middleware
@@ -31,7 +31,7 @@ from pykarpenter.sim.journal import Journal
 from pykarpenter.sim.process import OperatorProcess
 
 # After the faults: long enough for leases, liveness timeouts and collectors to run their course.
-SETTLE_S = 2400.0
+SETTLE_S = 1800.0
 STEADY_S = 600.0
 
 LEASE = ("karpenter-leader-election", "kube-system")
@@ -64,6 +64,8 @@ class World:
     user: KubeApi
     process: OperatorProcess
     api_faults: ApiFaults
+    # The program's own wall clock, which a fault can set wrong.
+    process_clock: LoopClock
     marks: Counter[str] = field(default_factory=Counter)
 
     def mark(self, fault: str) -> None:
@@ -114,14 +116,16 @@ async def _run(story: Story, settings: Settings, make_provider: MakeProvider) ->
             api.faults = faults
             return api
 
+        process_clock = LoopClock(clock.now(), asyncio.get_running_loop())
         process = OperatorProcess(
             cluster,
             settings,
+            clock=process_clock,
             middleware=[faults, checkers],
             make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
             make_client=make_client,
         )
-        world = World(cluster, cluster.client("user"), process, faults)
+        world = World(cluster, cluster.client("user"), process, faults, process_clock)
         keeper = asyncio.create_task(process.run_for_ever(), name="keeper")
         try:
             await _tell(world, story)
@@ -156,6 +160,8 @@ async def _settle(world: World, report: Report) -> None:
     world.api_faults.calm()
     world.cluster.cloud.faults.calm()
     world.cluster.cloud.market.restock()
+    world.cluster.cloud.market.bad_data = None
+    world.process_clock.skew_s = 0.0
     await asyncio.sleep(SETTLE_S)
     before = world.cluster.cloud.ledger.launched
     await asyncio.sleep(STEADY_S)

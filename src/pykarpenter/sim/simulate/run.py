@@ -11,6 +11,7 @@ from pykarpenter.api import kinds
 from pykarpenter.kube.contract import Selection
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
+from pykarpenter.runtime.clock import LoopClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.checkers import Report, SafetyCheckers
@@ -87,8 +88,9 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
         report = Report()
         faults = ApiFaults()
         checkers = SafetyCheckers(cluster, journal, report)
-        process = OperatorProcess(cluster, settings, middleware=[faults, checkers])
-        world = World(cluster, cluster.client("user"), process, faults)
+        process_clock = LoopClock(clock.now(), asyncio.get_running_loop())
+        process = OperatorProcess(cluster, settings, clock=process_clock, middleware=[faults, checkers])
+        world = World(cluster, cluster.client("user"), process, faults, process_clock)
         meter = Meter(cluster, journal)
         keeper = asyncio.create_task(process.run_for_ever(), name="keeper")
         try:
