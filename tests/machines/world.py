@@ -7,17 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from pykarpenter.api import kinds, labels
-from pykarpenter.api.kinds import Kind
 from pykarpenter.api.meta import condition_status, find_condition
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node, ObjectReference
 from pykarpenter.cloud.catalog import read_catalog
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.machines import machine_controllers
-from pykarpenter.kube.cache import Cache, Change
-from pykarpenter.kube.contract import KubeApi, list_all
+from pykarpenter.controllers.watches import Watches
+from pykarpenter.kube.contract import list_all
 from pykarpenter.kube.errors import NotFound
-from pykarpenter.kube.reflector import Reflector
 from pykarpenter.providers.kwok.kubelet import KubeletOptions, Kubelets
 from pykarpenter.providers.kwok.provider import KwokProvider
 from pykarpenter.runtime.metric_catalog import CATALOG
@@ -33,45 +31,6 @@ T = TypeVar("T")
 CLASS_REF = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
 ZONE = "test-zone-a"
-
-_INDEXES: dict[str, dict[str, Callable[[Any], list[str]]]] = {
-    "Pod": {"spec.nodeName": lambda pod: [pod.spec.node_name]},
-    "Node": {"spec.providerID": lambda node: [node.spec.provider_id]},
-    "NodeClaim": {"status.providerID": lambda claim: [claim.status.provider_id]},
-    "VolumeAttachment": {"spec.nodeName": lambda item: [item.spec.node_name]},
-}
-
-
-class WatchedCaches:
-    """Caches that follow the store."""
-
-    def __init__(self, api: KubeApi, clock: Any, state: ClusterState) -> None:
-        self._api, self._clock, self._state = api, clock, state
-        self._caches: dict[Kind[Any], Cache[Any]] = {}
-        self._handlers: dict[Kind[Any], list[Any]] = {}
-
-    def of(self, kind: Kind[T]) -> Cache[T]:
-        if kind not in self._caches:
-            self._caches[kind] = Cache(indexes=_INDEXES.get(kind.kind))
-            self._handlers[kind] = [self._observer(kind)]
-        return self._caches[kind]
-
-    def _observer(self, kind: Kind[Any]) -> Callable[[Change[Any]], None]:
-        def observe(change: Change[Any]) -> None:
-            if kind.kind in ("Pod", "Node", "NodeClaim", "NodePool"):
-                self._state.observe(kind, change.old, change.new)
-
-        return observe
-
-    def subscribe(self, kind: Kind[T], handler: Any) -> None:
-        self.of(kind)
-        self._handlers[kind].append(handler)
-
-    def reflectors(self) -> list[Reflector[Any]]:
-        return [
-            Reflector(self._api, kind, cache, clock=self._clock, handlers=self._handlers[kind])
-            for kind, cache in self._caches.items()
-        ]
 
 
 class Recorded:
@@ -134,7 +93,8 @@ class World:
 
     async def operator(self) -> None:
         state = ClusterState()
-        caches = WatchedCaches(self.operator_api, self.clock, state)
+        caches = Watches(self.operator_api, self.clock)
+        caches.feed([kinds.POD, kinds.NODE, kinds.NODE_CLAIM, kinds.NODE_POOL], state.observe)
         ctx = Context(
             self.operator_api,
             self.provider,
@@ -147,14 +107,11 @@ class World:
         )
         self.context = ctx
         controllers = self.controllers(ctx)
-        reflectors = caches.reflectors()
 
         async def run() -> None:
             async with asyncio.TaskGroup() as group:
-                for reflector in reflectors:
-                    group.create_task(reflector.run())
-                for reflector in reflectors:
-                    await reflector.wait_synced()
+                group.create_task(caches.run())
+                await caches.wait_synced()
                 for controller in controllers:
                     group.create_task(controller.run())
                 if isinstance(self.provider, KwokProvider):
