@@ -14,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "explain": "pykarpenter.cli.explain",
     "kubelets": "pykarpenter.cli.kubelets",
     "plan": "pykarpenter.cli.plan",
+    "rbac": "pykarpenter.cli.rbac",
     "run": "pykarpenter.cli.run",
     "simulate": "pykarpenter.cli.simulate",
     "snapshot": "pykarpenter.cli.snapshot",

@@ -182,6 +182,7 @@ class _Process:
             except (ApiError, OSError) as error:
                 if attempt == _CHECK_ATTEMPTS - 1:
                     raise StartRefused(f"the API server at {self._config.server} does not answer: {error}") from error
+                self._log.error("the cluster cannot be checked yet", error=error)
                 await asyncio.sleep(_CHECK_RETRY_S)
                 continue
             problems = [*([problem] if problem else []), *unserved]

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from pykarpenter.cloud.permissions import Permission
 from pykarpenter.cloud.provider import CloudProvider
 
 ApiT = TypeVar("ApiT", contravariant=True)
@@ -65,6 +66,10 @@ class ProviderPlugin(Protocol[ApiT, ClockT]):
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The provider's own flags and variables; they join the program's."""
+        ...
+
+    def permissions(self, settings: Mapping[str, Any]) -> tuple[Permission, ...]:
+        """The RBAC rights that the provider's own calls need with these settings, beyond the controllers'."""
         ...
 
     async def build(self, api: ApiT, clock: ClockT, settings: Mapping[str, Any]) -> BuiltProvider:

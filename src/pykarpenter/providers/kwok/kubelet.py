@@ -89,8 +89,9 @@ class Kubelets:
 
     async def complete(self, namespace: str, name: str) -> None:
         """End a running pod successfully, as its program would have."""
-        pod = await self._api.get(POD, name, namespace)
-        await self._patch_pod(pod, status.finished_patch(pod, self._clock.now(), succeeded=True))
+        pod = self.pods.get(f"{namespace}/{name}")
+        if pod is not None:
+            await self._patch_pod(pod, status.finished_patch(pod, self._clock.now(), succeeded=True))
 
     def _node_changed(self, change: Change[Node]) -> None:
         node = change.new

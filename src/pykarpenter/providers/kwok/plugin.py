@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pykarpenter.cloud.catalog import read_catalog
+from pykarpenter.cloud.permissions import Permission
 from pykarpenter.cloud.plugin import BackgroundTask, BuiltProvider, Setting
 from pykarpenter.kube.contract import KubeApi
+from pykarpenter.providers.kwok import permissions
 from pykarpenter.providers.kwok.kubelet import Kubelets
 from pykarpenter.providers.kwok.provider import KwokProvider
 from pykarpenter.providers.kwok.publish import DriverPublisher
@@ -43,6 +45,10 @@ class KwokPlugin:
 
     name = "kwok"
     settings: tuple[Setting, ...] = (INSTANCE_TYPES, KUBELETS)
+
+    def permissions(self, settings: Mapping[str, Any]) -> tuple[Permission, ...]:
+        plays_kubelets = settings.get(KUBELETS.flag, BUILTIN) == BUILTIN
+        return permissions.PROVIDER + (permissions.KUBELETS + permissions.DRIVERS if plays_kubelets else ())
 
     async def build(self, api: KubeApi, clock: Clock, settings: Mapping[str, Any]) -> BuiltProvider:
         """Raises ValueError (CatalogError) for a catalogue that cannot be read."""

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pykarpenter.cloud.catalog import read_catalog
+from pykarpenter.cloud.permissions import READ, Permission, definitions
 from pykarpenter.cloud.plugin import BackgroundTask, BuiltProvider, Setting
 from pykarpenter.kube.contract import KubeApi, Selection
 from pykarpenter.providers.kwok.kubelet import KubeletOptions, Kubelets
+from pykarpenter.providers.kwok.permissions import KUBELETS
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.instances import NODE_LABEL
@@ -20,12 +22,22 @@ CATALOG = Setting(
 )
 SEED = Setting("sim-seed", "SIM_SEED", "1", "seed of the simulated cloud's timing and prices", int)
 
+PERMISSIONS: tuple[Permission, ...] = (
+    Permission("pykarpenter.sh", "simnodeclasses", READ),
+    definitions("simnodeclasses.pykarpenter.sh"),
+    Permission("", "nodes", ("create",)),
+    Permission("", "nodes/status", ("patch",)),
+)
+
 
 class SimPlugin:
     """Satisfies `cloud.plugin.ProviderPlugin`. Its machines live only as long as this process."""
 
     name = "sim"
     settings: tuple[Setting, ...] = (CATALOG, SEED)
+
+    def permissions(self, settings: Mapping[str, Any]) -> tuple[Permission, ...]:
+        return PERMISSIONS + KUBELETS
 
     async def build(self, api: KubeApi, clock: Clock, settings: Mapping[str, Any]) -> BuiltProvider:
         """Raises ValueError (CatalogError) for a catalogue that cannot be read."""
