@@ -24,6 +24,11 @@ def quiet_solver() -> highspy.Highs:
     return solver
 
 
+# Machines of each set that the program starts with, and how many it takes in at a time.
+_STARTED_WITH = 12
+_ADDED_AT_ONCE = 24
+
+
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """The relaxation's answer: its cost, what a unit of each resource is worth to each class, machines in fractions."""
@@ -94,11 +99,23 @@ class Relaxation:
         totals[~accepts.any(axis=0)] = 0.0
         scale = np.maximum(totals.max(axis=0), 1.0)
         spare = None if free is None else np.maximum(free, 0) / scale
+        capacity = problem.capacity[machines] / scale
+        price = problem.price[machines].astype(np.float64)
+        machine_group = machine_group.reshape(-1)
         program = _Program(totals / scale, accepts, spare)
-        for machine, group in zip(machines.tolist(), machine_group.reshape(-1).tolist(), strict=True):
-            program.add_machine(group, problem.capacity[machine] / scale, float(problem.price[machine]))
-        cost, worth, amounts = program.solve()
-        return Relaxed(cost, (worth / scale)[self._member], machines, amounts)
+        inside = _spaced(price, machine_group)
+        while True:
+            cost, worth, offered, amounts = program.solve(capacity[inside], machine_group[inside], price[inside])
+            # A machine that would offer more than its price belongs into the program; most never do.
+            excess = (capacity * offered[machine_group]).sum(axis=1) / np.maximum(price, 1e-12)
+            missing = np.setdiff1d(np.flatnonzero(excess > 1.0 + 1e-9), inside)
+            if not len(missing):
+                break
+            worst = missing[np.argsort(-excess[missing], kind="stable")][:_ADDED_AT_ONCE]
+            inside = np.sort(np.concatenate([inside, worst]))
+        everywhere = np.zeros(len(machines))
+        everywhere[inside] = amounts
+        return Relaxed(cost, (worth / scale)[self._member], machines, everywhere)
 
     def even_sized(self, demand: Ints) -> Ints | None:
         """Machines of about the size each gets when rules force many of them; None when no rule does.
@@ -132,6 +149,16 @@ class Relaxation:
                 mine[np.unique(np.linspace(0, len(mine) - 1, number // 2).astype(np.int64))] if len(mine) else mine
             )
         return np.unique(np.concatenate(found))
+
+
+def _spaced(price: Floats, group: Ints) -> Ints:
+    """A few machines of every set and size to start the program with."""
+    found = []
+    for number in np.unique(group):
+        mine = np.flatnonzero(group == number)
+        mine = mine[np.argsort(price[mine], kind="stable")]
+        found.append(mine[np.unique(np.linspace(0, len(mine) - 1, _STARTED_WITH).astype(np.int64))])
+    return np.sort(np.concatenate(found))
 
 
 def _pareto(problem: CoverProblem, machines: Ints) -> Ints:
@@ -174,48 +201,41 @@ class _Program:
             self._cost[columns - resources :] = -spare
         self._index: list[Ints] = []
         self._value: list[Floats] = []
-        self._upper: list[float] = []
         wanted = totals > 0
         for group, members in enumerate(self._sets):
             for signature in np.flatnonzero(members).tolist():
                 for resource in np.flatnonzero(wanted[signature]).tolist():
-                    self._row(
-                        [signature * resources + resource, self._offset + group * resources + resource],
-                        [1.0, -1.0],
-                        0.0,
-                    )
-        self._fixed = len(self._upper)
+                    pair = [signature * resources + resource, self._offset + group * resources + resource]
+                    self._index.append(np.array(pair, np.int64))
+                    self._value.append(np.array([1.0, -1.0]))
 
-    def _row(self, columns: list[int], values: list[float], upper: float) -> None:
-        self._index.append(np.array(columns, np.int64))
-        self._value.append(np.array(values, np.float64))
-        self._upper.append(upper)
-
-    def add_machine(self, group: int, capacity: Floats, price: float) -> None:
-        filled = np.flatnonzero(capacity)
-        self._index.append(self._offset + group * self._shape[1] + filled)
-        self._value.append(capacity[filled])
-        self._upper.append(price)
-
-    def solve(self) -> tuple[float, Floats, Floats]:
-        """The bound, the worth of a unit to each signature, and how many of each machine."""
+    def solve(self, capacity: Floats, group: Ints, price: Floats) -> tuple[float, Floats, Floats, Floats]:
+        """The bound, the worth of a unit to each signature and each set of machines, and how many of each machine."""
+        resources = self._shape[1]
+        index, value = list(self._index), list(self._value)
+        for machine, number in enumerate(group.tolist()):
+            filled = np.flatnonzero(capacity[machine])
+            index.append(self._offset + number * resources + filled)
+            value.append(capacity[machine][filled])
         model = highspy.HighsLp()
-        columns, rows = len(self._cost), len(self._upper)
+        columns, rows = len(self._cost), len(index)
         model.num_col_, model.num_row_ = columns, rows
         model.sense_ = highspy.ObjSense.kMaximize
         model.col_cost_ = self._cost
         model.col_lower_ = np.zeros(columns)
         model.col_upper_ = np.full(columns, highspy.kHighsInf)
         model.row_lower_ = np.full(rows, -highspy.kHighsInf)
-        model.row_upper_ = np.array(self._upper)
+        model.row_upper_ = np.concatenate([np.zeros(len(self._index)), price])
         model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.cumsum([0, *(len(i) for i in self._index)]).astype(np.int32)
-        model.a_matrix_.index_ = np.concatenate(self._index).astype(np.int32)
-        model.a_matrix_.value_ = np.concatenate(self._value)
+        model.a_matrix_.start_ = np.cumsum([0, *(len(i) for i in index)]).astype(np.int32)
+        model.a_matrix_.index_ = np.concatenate(index).astype(np.int32)
+        model.a_matrix_.value_ = np.concatenate(value)
         solver = quiet_solver()
         solver.passModel(model)
         solver.run()
         solution = solver.getSolution()
-        worth = np.array(solution.col_value)[: self._offset].reshape(self._shape)
-        amounts = np.abs(np.array(solution.row_dual)[self._fixed :])
-        return float(solver.getInfo().objective_function_value), worth, amounts
+        found = np.array(solution.col_value)
+        worth = found[: self._offset].reshape(self._shape)
+        offered = found[self._offset :].reshape(-1, resources)
+        amounts = np.abs(np.array(solution.row_dual)[len(self._index) :])
+        return float(solver.getInfo().objective_function_value), worth, offered, amounts
