@@ -90,12 +90,19 @@ def _first(error: BaseException) -> str:
     raise error
 
 
+def _bought(types: dict[str, int], most: int = 6) -> str:
+    listed = [f"{count} × {name}" for name, count in list(types.items())[:most]]
+    left = sum(list(types.values())[most:])
+    return ", ".join([*listed, *([f"{left} others"] if left else [])]) or "nothing"
+
+
 def _text(summary: Summary, output: Path | None) -> str:
     rows = [
         ("simulated", f"{summary.duration_s / 3600:.1f} h (seed {summary.seed})"),
         ("cost", f"${summary.cost:.2f}, at most ${summary.peak_price_per_hour:.2f}/h"),
         ("machines", f"{summary.node_hours:.1f} node hours, at most {summary.peak_nodes} nodes at once"),
         ("launches", f"{summary.launches}, given back {summary.terminations}, interrupted {summary.interruptions}"),
+        ("bought", _bought(summary.bought)),
         ("pods", f"{summary.pods_scheduled} got a node, {summary.pods_waiting} still wait"),
         ("pending time", f"p50 {summary.pending_p50_s:.1f} s, p99 {summary.pending_p99_s:.1f} s"),
         ("evictions", str(summary.evictions)),

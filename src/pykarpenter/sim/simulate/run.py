@@ -44,6 +44,7 @@ class Summary:
     cost: float
     node_hours: float
     launches: int
+    bought: dict[str, int]
     terminations: int
     interruptions: int
     evictions: int
@@ -173,6 +174,7 @@ def _summary(world: World, meter: Meter, journal: Journal, report: Report, scena
         cost=round(cost, 4),
         node_hours=round(hours, 3),
         launches=cloud.ledger.launched,
+        bought=dict(cloud.ledger.by_type.most_common()),
         terminations=cloud.ledger.terminated,
         interruptions=cloud.ledger.interrupted,
         evictions=found.evictions,

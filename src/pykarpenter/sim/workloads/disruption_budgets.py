@@ -46,9 +46,11 @@ class DisruptionBudgets(Part):
         assert pod is not None
         if change.old is not None and change.new is not None and not _health_changed(change.old, change.new):
             return
+        # What takes room away counts at once; what gives room may gather for a moment.
+        delay = SETTLE_S if change.new is not None and is_ready(change.new) else 0.0
         for budget in self._budgets.values():
             if budget.namespace == pod.namespace and selector_matches(budget.spec.selector, pod.metadata.labels):
-                self.queue.enqueue(budget.key)
+                self.queue.enqueue_after(budget.key, delay)
 
     def _owner_changed(self, change: Change[RawObject]) -> None:
         item = change.new
