@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from pykarpenter.api.manifests import ManifestError
+from pykarpenter.api.manifests import Document, ManifestError
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.cli.inputs import documents
 from pykarpenter.cli.plan_output import as_json, as_table, as_yaml
+from pykarpenter.cli.sources import record_live
 from pykarpenter.cloud.catalog import RESERVATION_ID, Catalog, CatalogError, parse_entries, read_catalog
 from pykarpenter.cloud.provider import ProviderTraits
 from pykarpenter.core.packing import PackingEngine
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.kube.config import ConfigError
+from pykarpenter.kube.errors import ApiError
+from pykarpenter.runtime.plugins import UnknownProvider
 from pykarpenter.runtime.settings import BadSettings, load_settings
 from pykarpenter.state.manifests import ManifestCluster, gather
 
@@ -46,22 +51,36 @@ def _settings(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("plan")
-@click.option("-f", "--filename", "sources", multiple=True, required=True, help="Manifest file or folder; - is stdin.")
-@click.option("--catalog", default="kwok", show_default=True, help="Instance types: kwok, demo or a JSON file.")
+@click.option("-f", "--filename", "sources", multiple=True, help="Manifest file or folder; - is stdin.")
+@click.option("--kubeconfig", default="", help="The live cluster, when no file is given.")
+@click.option("--context", "context", default="", help="The kubeconfig's context.")
+@click.option("--provider", default="kwok", show_default=True, help="Whose instance types a live cluster has.")
+@click.option("--catalog", default=None, help="Instance types: kwok (default), demo or a JSON file.")
 @click.option("--deadline", type=click.FloatRange(min=0), default=None, help="Stop after this many seconds.")
 @click.option("--strict", is_flag=True, help="Refuse kinds that this command does not read.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @_settings
 def command(
-    sources: tuple[str, ...], catalog: str, deadline: float | None, strict: bool, output: str, **flags: str | None
+    sources: tuple[str, ...],
+    kubeconfig: str,
+    context: str,
+    provider: str,
+    catalog: str | None,
+    deadline: float | None,
+    strict: bool,
+    output: str,
+    **flags: str | None,
 ) -> int:
-    """Show which machines the pods of some manifests would get, and why some would get none.
+    """Show which machines pods would get, and why some would get none.
 
+    Reads manifests, folders of them or snapshots; without -f the live cluster, to which nothing is written.
     Exit status: 0 when every pod has a place, 2 when some are left out, 1 on bad input.
     """
     try:
-        snapshot, settings = _read(sources, catalog, strict, {k: v for k, v in flags.items() if v is not None})
-    except (ManifestError, CatalogError, BadSettings) as error:
+        given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
+        found = documents(sources) if sources else _live(kubeconfig, context, provider, given)
+        snapshot, settings = _read(found, catalog, strict, given)
+    except (ManifestError, CatalogError, BadSettings, ConfigError, ApiError, UnknownProvider) as error:
         click.echo(str(error), err=True)
         return BAD_INPUT
     started = time.perf_counter()
@@ -71,12 +90,22 @@ def command(
     return LEFT_OUT if plan.unschedulable or plan.ignored or plan.deferred else 0
 
 
+def _live(kubeconfig: str, context: str, provider: str, flags: Mapping[str, str]) -> Iterable[Document]:
+    """The live cluster, recorded and then read like a file."""
+    listed, warnings = asyncio.run(record_live(kubeconfig, context, provider, flags))
+    for line in warnings:
+        click.echo(f"warning: {line}", err=True)
+    return [Document("cluster", index, item) for index, item in enumerate(listed["items"], 1)]
+
+
 def _read(
-    sources: tuple[str, ...], catalog: str, strict: bool, flags: dict[str, str]
+    found: Iterable[Document], catalog: str | None, strict: bool, flags: dict[str, str]
 ) -> tuple[ClusterSnapshot, PackingSettings]:
-    loaded, warnings = load_settings({k.replace("_", "-"): v for k, v in flags.items()}, os.environ)
-    cluster = gather(documents(sources), strict)
-    types = _recorded_types(cluster) or read_catalog(catalog)
+    cluster = gather(found, strict)
+    recorded = (cluster.recording or {}).get("settings")
+    known = {str(k): str(v) for k, v in recorded.items()} if isinstance(recorded, dict) else {}
+    loaded, warnings = load_settings({**known, **flags}, os.environ)
+    types = read_catalog(catalog) if catalog is not None else _recorded_types(cluster) or read_catalog("kwok")
     rules = types.label_rules
     traits = ProviderTraits("plan", (), label_rules=rules, reservation_id_label=RESERVATION_ID)
     # Pools of any class are planned for: the catalogue stands in for whatever cloud they belong to.
