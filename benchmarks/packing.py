@@ -1,7 +1,8 @@
 """Scenarios S1 to S8: how fast pods are packed, and at what price.
 
-Seconds are decisions on warm tables (catalogue and node rows known), class building included. Karpenter's figures are
-those recorded for v1.14.0 on the same kind of machine.
+Seconds are decisions on warm tables (catalogue and node rows known), class building included, with packing effort
+`off`: the engine alone, without the search for cheaper fleets. Karpenter's figures are those recorded for v1.14.0 on
+the same kind of machine.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from pykarpenter.api.pods import (
 )
 from pykarpenter.cloud.catalog import read_catalog
 from pykarpenter.core.instance_types import InstanceType
-from pykarpenter.core.packing import PackingEngine
+from pykarpenter.core.packing import PackingEngine, WhatIfBase, what_if
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 
 SEED = 42
+ALONE = PackingSettings(effort="off")
 GIB = 2**30
 HUGE = {"cpu": "10000000", "memory": "10000000Gi"}
 
@@ -51,7 +53,7 @@ class Scenario:
 
     name: str
     snapshot: Callable[[], ClusterSnapshot]
-    settings: PackingSettings = field(default_factory=PackingSettings)
+    settings: PackingSettings = field(default_factory=lambda: ALONE)
     target_s: float | None = None
     karpenter_s: float | None = None
     karpenter_price: float | None = None
@@ -61,6 +63,8 @@ class Scenario:
 def run(wanted: str = "") -> list[Row]:
     """Measure the scenarios whose names start with `wanted`."""
     rows = [measure(scenario) for scenario in scenarios() if scenario.name.startswith(wanted)]
+    if "what-if".startswith(wanted):
+        rows.append(questions())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     rows.append(Row("peak memory", peak, "MiB", 1024, cpu_bound=False))
     return rows
@@ -88,33 +92,44 @@ def measure(scenario: Scenario) -> Row:
     return Row(scenario.name, best * 1000, "ms", target_ms, note="; ".join(notes))
 
 
+def questions() -> Row:
+    """1,000 single-node questions on 1,000 nodes, the base built once."""
+    snapshot = fleet(1_000, 0, 5)
+    started, spent = time.perf_counter(), time.process_time()
+    base = WhatIfBase(snapshot, ALONE)
+    for view in snapshot.nodes:
+        what_if(base, {view.name}, view.pods)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - spent
+    return Row("what-if 1000 questions", seconds * 1000, "ms", 5000, note=f"cpu {cpu * 1000:.1f} ms, base included")
+
+
 def scenarios() -> list[Scenario]:
     linear, kwok = inputs.linear400(), inputs.kwok16()
 
     def recorded(name: str, types: tuple[InstanceType, ...], first: int | None = None) -> Callable[[], ClusterSnapshot]:
         return lambda: one_pool(inputs.recorded(name)[:first], types)
 
-    ignore = PackingSettings(preference_policy="Ignore")
+    ignore = PackingSettings(preference_policy="Ignore", effort="off")
     diverse = [(1000, 0.15, 2.00, 338.4), (5000, None, 10.7, 1764), (10000, None, 34.7, 3531), (20000, 4.0, 126, 7127)]
     first = [
         Scenario(f"S1 diverse {n}", recorded("diverse-100", linear, n), target_s=0.02, runs=20) for n in (1, 50, 100)
     ]
     second = [
-        Scenario(f"S2 diverse {n}", recorded(f"diverse-{n}", linear), PackingSettings(), target, seconds, price)
+        Scenario(f"S2 diverse {n}", recorded(f"diverse-{n}", linear), ALONE, target, seconds, price)
         for n, target, seconds, price in diverse
     ]
     return [
         *first,
         *second,
-        Scenario("S3 preferences, Respect", preferences, PackingSettings(), 2.0, 153, 3777),
+        Scenario("S3 preferences, Respect", preferences, ALONE, 2.0, 153, 3777),
         Scenario("S3 preferences, Ignore", preferences, ignore, 0.16, 1.6, 2525),
-        Scenario("S4 basic 1000", recorded("basic-1000", kwok), PackingSettings(), 0.076, 0.76, 51.95),
-        Scenario("S4 plain 10000, kwok16", recorded("plain-10000", kwok), PackingSettings(), 0.8, 42, 133.42),
-        Scenario("S4 plain 10000, linear400", recorded("plain-10000", linear), PackingSettings(), None, 4.7, 2834),
+        Scenario("S4 basic 1000", recorded("basic-1000", kwok), ALONE, 0.076, 0.76, 51.95),
+        Scenario("S4 plain 10000, kwok16", recorded("plain-10000", kwok), ALONE, 0.8, 42, 133.42),
+        Scenario("S4 plain 10000, linear400", recorded("plain-10000", linear), ALONE, None, 4.7, 2834),
         Scenario("S4 host-spread 1000", lambda: host_spread(500, 500)),
         Scenario("S4 host-spread XL 2000", lambda: host_spread(1000, 1000)),
         Scenario("S4 interference 750", interference),
-        Scenario("S5 wide 1000", recorded("wide-1000", kwok), PackingSettings(), 0.091, 0.91, 53.40),
+        Scenario("S5 wide 1000", recorded("wide-1000", kwok), ALONE, 0.091, 0.91, 53.40),
         Scenario("S6 deployments 10000", lambda: deployments(10_000), runs=2),
         Scenario("S6 deployments 50000", lambda: deployments(50_000), runs=1),
         Scenario("S6 deployments 100000", lambda: deployments(100_000), target_s=10.0, runs=1),
