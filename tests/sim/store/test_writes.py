@@ -125,6 +125,16 @@ def test_merge_patch_removes_nulls_and_replaces_lists() -> None:
     assert "labels" not in found["metadata"]
 
 
+def test_nulls_inside_lists_read_as_absent() -> None:
+    """Clients write out optional members they do not have."""
+    world = World()
+    condition = {"type": "Ready", "status": "True", "lastHeartbeatTime": None}
+    world.create("nodes", "n", status={"conditions": [condition]})
+    world.patch("nodes", "n", {"status": {"conditions": [condition, condition]}}, subresource="status")
+    found = world.get("nodes", "n")["status"]["conditions"]
+    assert found == [{"type": "Ready", "status": "True"}] * 2
+
+
 def test_json_patch_tests_before_it_writes() -> None:
     """A failed test operation refuses the whole patch."""
     world = World()

@@ -19,6 +19,8 @@ Json = dict[str, Any]
 DATA_FILE = files("pykarpenter.sim.schema") / "data" / "kubernetes.json.gz"
 _PREFIX = "#/definitions/"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
 
@@ -105,16 +107,17 @@ def without_fields(value: Any, paths: set[str], path: str = "") -> Any:
 
 
 @cache
-def _type_checker(group: str, version: str, kind: str) -> Any:
+def _type_checker(name: str) -> Any:
     """A compiled check of types alone; what is required or allowed is each kind's own validation."""
     import jsonschema_rs
 
-    name = definition_name(group, version, kind)
-    if name is None:
-        return None
     types = {key: _types_only(definition) for key, definition in definitions().items()}
     types[_QUANTITY] = {"type": ["string", "number"]}
     types[_INT_OR_STRING] = {"type": ["integer", "string"]}
+    # Definitions leave these open, but a schema inside a schema must be one.
+    nested = {"$ref": f"#/definitions/{_EXTENSIONS}.JSONSchemaProps"}
+    types[f"{_EXTENSIONS}.JSONSchemaPropsOrArray"] = nested
+    types[f"{_EXTENSIONS}.JSONSchemaPropsOrBool"] = {"anyOf": [nested, {"type": "boolean"}]}
     return jsonschema_rs.validator_for({"$ref": f"#/definitions/{name}", "definitions": types})
 
 
@@ -133,10 +136,20 @@ def _types_only(schema: Schema) -> Schema:
 
 def type_problem(group: str, version: str, kind: str, obj: Json) -> str:
     """What has the wrong type, as `path: found X, expected Y`, or nothing."""
-    checker = _type_checker(group, version, kind)
-    if checker is None or checker.is_valid(obj):
+    name = definition_name(group, version, kind)
+    return _problem(name, obj) if name is not None else ""
+
+
+def metadata_problem(meta: Json) -> str:
+    """The same for the metadata of any object."""
+    return _problem(_OBJECT_META, meta, ".metadata")
+
+
+def _problem(name: str, value: Json, prefix: str = "") -> str:
+    checker = _type_checker(name)
+    if checker.is_valid(value):
         return ""
-    for error in checker.iter_errors(obj):
+    for error in checker.iter_errors(value):
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-        return f"{path.lstrip('.')}: {error.message}"
+        return f"{(prefix + path).lstrip('.')}: {error.message}"
     return ""

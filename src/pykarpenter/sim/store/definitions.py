@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pykarpenter.sim.schema.custom import CustomSchema
+from pykarpenter.sim.schema.definitions import schema_errors
 from pykarpenter.sim.schema.field_errors import FieldError, invalid_value, required
 from pykarpenter.sim.store.conditions import with_condition
 from pykarpenter.sim.store.entries import Entry, Json
@@ -14,6 +16,7 @@ from pykarpenter.sim.store.resources import PrinterColumn, Resource, ScalePaths
 if TYPE_CHECKING:
     from pykarpenter.sim.store.store import Store
 
+_SCALE_PATHS = ("specReplicasPath", "statusReplicasPath")
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -40,10 +43,31 @@ def errors(crd: Json) -> list[FieldError]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         found.append(invalid_value("spec.versions", [], "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            path = f"spec.versions[{index}].schema.openAPIV3Schema"
-            found.append(required(path, "schemas are required"))
+        path = f"spec.versions[{index}]"
+        if not version.get("name"):
+            found.append(required(f"{path}.name"))
+        found.extend(_column_errors(version, path))
+        scale = (version.get("subresources") or {}).get("scale")
+        if scale is not None:
+            where = f"{path}.subresources.scale"
+            found += [required(f"{where}.{field}") for field in _SCALE_PATHS if not scale.get(field)]
+        schema = (version.get("schema") or {}).get("openAPIV3Schema")
+        if schema:
+            found.extend(schema_errors(schema, f"{path}.schema.openAPIV3Schema"))
+        else:
+            found.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
     return found
+
+
+def _column_errors(version: Json, path: str) -> Iterator[FieldError]:
+    for field, needed in (
+        ("additionalPrinterColumns", ("name", "type", "jsonPath")),
+        ("selectableFields", ("jsonPath",)),
+    ):
+        for index, item in enumerate(version.get(field) or ()):
+            for member in needed:
+                if not item.get(member):
+                    yield required(f"{path}.{field}[{index}].{member}")
 
 
 def served_resource(crd: Json) -> Resource:

@@ -48,11 +48,14 @@ def plain_copy(body: Any) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without null members: a typed API server reads null as absent."""
+    """The value without null members: a typed API server reads null as absent. Parts without any stay shared."""
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        kept = {key: without_nulls(item) for key, item in value.items() if item is not None}
+        same = len(kept) == len(value) and all(item is value[key] for key, item in kept.items())
+        return value if same else kept
     if isinstance(value, list):
-        return [without_nulls(item) for item in value]
+        items = [without_nulls(item) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
 
 

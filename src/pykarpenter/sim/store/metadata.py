@@ -190,6 +190,7 @@ def _restored_metadata(wanted: Json, old: Json) -> Json:
             meta[field] = old[field]
         else:
             meta.pop(field, None)
+    meta.setdefault("name", old["name"])
     meta.setdefault("uid", old["uid"])
     meta["resourceVersion"] = old["resourceVersion"]
     if "namespace" in old:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pykarpenter.sim.schema.field_errors import invalid_value
+from pykarpenter.sim.schema.kubernetes import type_problem
 from pykarpenter.sim.store.entries import Json, lookup
 from pykarpenter.sim.store.refusals import bad_request, conflict, invalid, not_found
 from pykarpenter.sim.store.resources import Resource, ScalePaths
@@ -58,12 +59,13 @@ def selector_text(selector: Json) -> str:
 def with_replicas(resource: Resource, obj: Json, scale: Json) -> Json:
     """The object with the replicas of a Scale; raises Invalid, BadRequest or Conflict."""
     name = obj["metadata"]["name"]
+    problem = type_problem("autoscaling", "v1", "Scale", scale)
+    if problem:
+        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
     version = (scale.get("metadata") or {}).get("resourceVersion")
     if version and version != obj["metadata"]["resourceVersion"]:
         raise conflict(resource, name)
-    replicas: Any = (scale.get("spec") or {}).get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise bad_request(f"spec.replicas: {replicas!r} is not an integer")
+    replicas = int((scale.get("spec") or {}).get("replicas") or 0)
     if replicas < 0:
         error = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise invalid(_SCALE, name, [error])

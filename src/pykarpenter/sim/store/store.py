@@ -283,6 +283,8 @@ class Store:
             )
             return self.replace(resource, old, wanted, options=options)
         wanted = metadata.check_type(resource, _patched(resource, old.obj, change, patch_type))
+        if resource.custom is None and has_nulls(change):
+            wanted = without_nulls(wanted)
         return self.replace(resource, old, wanted, subresource=subresource, options=options)
 
     def _apply(

@@ -74,6 +74,8 @@ class Admission:
     @staticmethod
     def _custom(resource: Resource, obj: Json, old: Json | None, options: WriteOptions) -> Json:
         assert resource.custom is not None
+        if problem := kubernetes.metadata_problem(obj["metadata"]):
+            raise bad_request(_unreadable(resource, problem))
         obj, unknown = resource.custom.shape(obj, old)
         if unknown:
             _report_unknown(unknown, options, resource)
