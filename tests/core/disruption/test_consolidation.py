@@ -401,3 +401,17 @@ def test_s15_same_snapshot_gives_the_same_plan():
     first = decide(fleet.world(), fleet.simulation())
     fleet.nodes = dict(reversed(fleet.nodes.items()))
     assert decide(fleet.world(), fleet.simulation()).commands == first.commands
+
+
+@pytest.mark.promise("DIS-7.5", "DIS-12.1")
+def test_pool_whose_replacement_failed_waits_but_still_gives_up_nodes():
+    """A delete needs no replacement; a replacement is tried again later, without anything having changed."""
+    fleet = fleet_of()
+    fleet.node("a", type="l", pods=[pod("x", cpu=3)])
+    fleet.memory = Memory(back_off_until={"default": NOON + 60})
+    assert asked(fleet, "a").why is Why.BACK_OFF
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    assert run.commands == ()
+    assert not run.settled
+    fleet.node("b", type="l", pods=[pod("y", cpu=1)])
+    assert asked(fleet, "a").command.decision is Decision.DELETE

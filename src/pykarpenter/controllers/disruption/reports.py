@@ -139,6 +139,15 @@ class Reports:
                     "terminate_first_reason": command.terminate_first_reason,
                 },
             )
+        if command.repair_condition:
+            self._log.info(
+                "selected repair policy",
+                command=command.id,
+                condition=command.repair_condition,
+                action=str(command.decision),
+                bound_s=command.targets[0].drain_bound_s,
+                **{"reboot-escalated": command.escalated},
+            )
         self._log.info("disrupting node(s)", **self._facts(command, replacements))
 
     def would_start(self, command: Command) -> None:

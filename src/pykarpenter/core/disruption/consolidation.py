@@ -15,6 +15,7 @@ from pykarpenter.api import labels
 from pykarpenter.core.disruption.blockers import Blocker, Notice
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, Decision, Method, Reason, command_id
+from pykarpenter.core.disruption.holds import back_off_blocker
 from pykarpenter.core.disruption.prices import (
     Option,
     admits,
@@ -55,6 +56,9 @@ def propose(
     if len(outcome.claims) > 1:
         message = f"can't remove without creating {len(outcome.claims)} candidates"
         return Blocker(Why.TOO_MANY_REPLACEMENTS, message, price_now=paid)
+    held = next((b for c in candidates if (b := back_off_blocker(world, c.pool.name)) is not None), None)
+    if held is not None:
+        return held
     priced = replacement(world, candidates, outcome.claims[0], paid)
     if isinstance(priced, Blocker):
         return priced

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pykarpenter.api.meta import find_condition
-from pykarpenter.api.timestamps import format_timestamp, parse_optional_timestamp
+from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.core.disruption.allowance import Allowances
 from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import DisruptionClass, Method, MethodRun, Reason
+from pykarpenter.core.disruption.holds import hold_blocker
 from pykarpenter.core.disruption.selection import drift_blocker, node_notice, select
 from pykarpenter.core.disruption.simulation import Simulation
 from pykarpenter.core.disruption.staging import stage, staged_command
-from pykarpenter.core.reasons import Why
 
 
 def run(world: World, simulation: Simulation) -> MethodRun:
@@ -49,20 +49,3 @@ def drifted_since(candidate: Candidate) -> float:
     condition = find_condition(claim.status.conditions, "Drifted") if claim is not None else None
     since = parse_optional_timestamp(condition.last_transition_time) if condition is not None else None
     return since or 0.0
-
-
-def hold_blocker(world: World, pool_name: str) -> Blocker | None:
-    """Why the pool's replacements are not tried now: the last one failed, or new machines do not register."""
-    until = world.memory.back_off_until.get(pool_name, 0.0)
-    if until > world.now:
-        message = f'replacements for NodePool "{pool_name}" failed; tried again at {format_timestamp(until)}'
-        return Blocker(Why.BACK_OFF, message, (f"NodePool {pool_name}",), until)
-    pool = world.pools.get(pool_name)
-    healthy = find_condition(pool.status.conditions, "NodeRegistrationHealthy") if pool is not None else None
-    if healthy is not None and healthy.status == "False":
-        message = (
-            f'new nodes of NodePool "{pool_name}" fail to register ({healthy.reason}), so the roll-out stops; '
-            "it goes on once a node registers or the NodePool or its class changes"
-        )
-        return Blocker(Why.ROLL_OUT_HALTED, message, (f"NodePool {pool_name}",))
-    return None

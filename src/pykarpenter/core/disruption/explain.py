@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pykarpenter.api import labels
 from pykarpenter.core.budgets import InvalidBudget, budgets_of, is_active, unreadable_budgets
-from pykarpenter.core.disruption import drift, repairs, single_node, staging, static_pools
+from pykarpenter.core.disruption import repairs, single_node, staging, static_pools
 from pykarpenter.core.disruption.allowance import Allowances, PoolAllowance, pool_allowance, pool_nodes
 from pykarpenter.core.disruption.balanced import Scales
 from pykarpenter.core.disruption.blockers import Blocker
@@ -16,6 +16,7 @@ from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, DisruptionClass, Method, Reason
 from pykarpenter.core.disruption.decide import METHOD_REASONS, decide
 from pykarpenter.core.disruption.emptiness import empty_command
+from pykarpenter.core.disruption.holds import hold_blocker
 from pykarpenter.core.disruption.selection import (
     Predicate,
     consolidation_blocker,
@@ -146,7 +147,7 @@ def _static_drift(world: World, view: NodeView) -> Finding:
         choice = static_pools.choose(world, found.pool, [found], 1, gate=gate)[0]
     except static_pools.TypesUnknown as error:
         return Finding(method, blocker=Blocker(Why.POOL_NOT_FOUND, str(error)))
-    blocker = choice.blocker or drift.hold_blocker(world, found.pool.name)
+    blocker = choice.blocker or hold_blocker(world, found.pool.name)
     if blocker is not None:
         return Finding(method, blocker=blocker)
     return Finding(method, static_pools.static_command(world, choice, method, Reason.DRIFTED))
@@ -156,7 +157,7 @@ def _drift(world: World, simulation: Simulation, view: NodeView) -> Finding:
     found = _candidate(world, view, DisruptionClass.EVENTUAL, drift_blocker, Reason.DRIFTED)
     if isinstance(found, Blocker):
         return Finding(Method.DRIFT, blocker=found)
-    held = drift.hold_blocker(world, found.pool.name)
+    held = hold_blocker(world, found.pool.name)
     if held is not None:
         return Finding(Method.DRIFT, blocker=held)
     try:
@@ -216,7 +217,7 @@ def explain_pool(world: World, simulation: Simulation, name: str) -> PoolStory:
         allowances=tuple(pool_allowance(world, pool, reason, counted) for reason in Reason),
         budgets=tuple(_budget_lines(world, name)),
         problems=tuple(f"{error.path}: {error.problem}" for error in unreadable_budgets(pool, world.now)),
-        hold=drift.hold_blocker(world, name),
+        hold=hold_blocker(world, name),
         blocked=tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         commands=tuple(mine),
     )

@@ -14,6 +14,7 @@ from pykarpenter.core.disruption.emptiness import by_savings
 from pykarpenter.core.disruption.selection import consolidation_blocker, select
 from pykarpenter.core.disruption.settings import MULTI_NODE_CAP
 from pykarpenter.core.disruption.simulation import Simulation
+from pykarpenter.core.reasons import Why
 
 
 def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -> MethodRun:
@@ -30,6 +31,7 @@ def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -
         return _run(settled=not limited, notices=notices, eligible=eligible)
     search = PrefixSearch(world, simulation, allowed[:MULTI_NODE_CAP], notices)
     command = search.run(should_stop)
+    notices.extend(search.approvals if command is not None else ())
     return _run(
         command=command,
         notices=notices,
@@ -37,7 +39,7 @@ def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -
         considered=search.trials,
         timed_out=search.timed_out,
         # A search that ran out of time has not shown that there is nothing.
-        settled=command is None and not limited and not search.timed_out,
+        settled=command is None and not limited and not search.limited and not search.timed_out,
         verdicts=search.verdicts,
     )
 
@@ -55,7 +57,11 @@ class PrefixSearch:
         self._scales = Scales(world)
         self.trials = 0
         self.timed_out = False
+        # Something could not be tried now: a pool waits after a failed replacement.
+        self.limited = False
         self.verdicts: list[Verdict] = []
+        # Of the last set that worked, which is the one that is used.
+        self.approvals: list[Notice] = []
 
     def run(self, should_stop: Callable[[], bool]) -> Command | None:
         best: Command | None = None
@@ -79,10 +85,14 @@ class PrefixSearch:
             self._notices.extend(candidate_notices(candidates, proposal))
             proposal = without_same_type(self._world, candidates, proposal)
         if isinstance(proposal, Blocker):
+            self.limited = self.limited or proposal.why is Why.BACK_OFF
             return None
         approved, verdicts = approve(self._scales, candidates, proposal.command)
         self.verdicts.extend(verdicts)
-        return None if isinstance(approved, Blocker) else approved
+        if isinstance(approved, Blocker):
+            return None
+        self.approvals = [Notice("NodePool", v.pool, "ConsolidationApproved", v.text()) for v in verdicts]
+        return approved
 
 
 def _run(

@@ -23,7 +23,7 @@ from pykarpenter.core.disruption.commands import (
     RebootOrder,
     command_id,
 )
-from pykarpenter.core.disruption.drift import hold_blocker
+from pykarpenter.core.disruption.holds import back_off_blocker
 from pykarpenter.core.disruption.selection import node_notice
 from pykarpenter.core.disruption.simulation import Simulation, SimulationError
 from pykarpenter.core.disruption.staging import stage, staged_command
@@ -168,8 +168,8 @@ def _repair_command(world: World, simulation: Simulation, item: Broken) -> Comma
     target = replace(candidate.target(item.bound_s), waives_protection=True)
     if item.repair.action == REBOOT:
         return _reboot(world, item)
-    held = hold_blocker(world, candidate.pool.name)
-    if held is not None and held.why is Why.BACK_OFF:
+    held = back_off_blocker(world, candidate.pool.name)
+    if held is not None:
         return held
     if candidate.pool.is_static:
         if is_scaling_down(world, candidate.pool):

@@ -15,6 +15,7 @@ from pykarpenter.core.disruption.consolidation import candidate_notices, propose
 from pykarpenter.core.disruption.emptiness import by_savings
 from pykarpenter.core.disruption.selection import consolidation_blocker, node_notice, select
 from pykarpenter.core.disruption.simulation import Simulation
+from pykarpenter.core.reasons import Why
 
 
 @dataclass(slots=True)
@@ -77,6 +78,8 @@ def _search(
         if isinstance(command, Command):
             search.command = command
             return
+        # A pool that waits after a failure may have something to do later, without anything changing.
+        search.limited = search.limited or command.why is Why.BACK_OFF
         search.notices.append(node_notice(candidate.view, "Unconsolidatable", command.text()))
 
 
@@ -95,6 +98,8 @@ def evaluate(
     notices.extend(candidate_notices([candidate], proposal))
     approved, verdicts = approve(scales, [candidate], proposal.command)
     scores.extend((v.pool, v.approved, v.score) for v in verdicts)
+    if isinstance(approved, Command):
+        notices.extend(node_notice(candidate.view, "ConsolidationApproved", v.text()) for v in verdicts)
     return approved
 
 

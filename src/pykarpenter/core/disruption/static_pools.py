@@ -26,7 +26,8 @@ from pykarpenter.core.disruption.commands import (
     Target,
     command_id,
 )
-from pykarpenter.core.disruption.drift import hold_blocker, oldest_first
+from pykarpenter.core.disruption.drift import oldest_first
+from pykarpenter.core.disruption.holds import hold_blocker
 from pykarpenter.core.disruption.selection import node_notice, select, static_drift_blocker
 from pykarpenter.core.disruption.settings import UNLIMITED
 from pykarpenter.core.disruption.staging import NO_RESERVED_CAPACITY, bounded, reservation_of
