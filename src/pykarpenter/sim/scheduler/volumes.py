@@ -73,7 +73,8 @@ def volume_filters(
 ) -> Iterator[Filter]:
     """The volume filters of one pod; raises VolumesRefused when no node can help."""
     claims = world.claims_of(pod, shape.claims)
-    if any(not is_bound(c) and not world.is_delayed(c) for c in claims):
+    # A claim that names a volume waits for the binder, not for a node.
+    if any(not is_bound(c) and (c.spec.volume_name or not world.is_delayed(c)) for c in claims):
         raise VolumesRefused("pod has unbound immediate PersistentVolumeClaims")
     yield "node(s) exceed max volume count", _within_limits(claims, world, table, occupancy)
     conflict = np.ones(table.size, dtype=np.bool_)
