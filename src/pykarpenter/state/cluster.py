@@ -7,6 +7,7 @@ which nothing changed keeps its very `NodeView` object.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -167,12 +168,20 @@ class ClusterState:
             self.consolidation_revision += 1
 
     def set_instance_types(self, pool: str, types: tuple[InstanceType, ...] | None) -> None:
-        """What a pool can launch, overlays applied; None makes it unknown."""
+        """What a pool can launch, overlays applied; None makes it unknown.
+
+        The same types in another tuple change nothing: several controllers ask, and tables are keyed on the tuple.
+        """
         if types is None:
             self._instance_types.drop(pool)
-        elif self._instance_types.get(pool) is not types:
-            self._instance_types.put(pool, types)
-            self.revision += 1
+            return
+        known = self._instance_types.get(pool)
+        if known is not None and len(known) == len(types) and all(map(operator.is_, known, types)):
+            return
+        self._instance_types.put(pool, types)
+        self.revision += 1
+        # Prices may have moved: what was not worth it may be now.
+        self.consolidation_revision += 1
 
     def set_buffer_pods(self, buffer: str, pods: tuple[Pod, ...]) -> None:
         """The virtual pods of one capacity buffer (by `namespace/name`); an empty tuple removes them."""

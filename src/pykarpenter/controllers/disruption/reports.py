@@ -32,6 +32,11 @@ class Reports:
         self._ctx = ctx
         self._log = get_logger(controller="disruption")
         self._audit = get_logger(controller="disruption", audit=True)
+        # Shown as zero from the start, so that an alert on them has something to stand on.
+        for kind in ("multi", "single"):
+            ctx.metrics.count(
+                "karpenter_voluntary_disruption_consolidation_timeouts_total", {"consolidation_type": kind}, 0
+            )
 
     # Events.
 
