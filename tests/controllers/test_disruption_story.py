@@ -13,6 +13,7 @@ from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.core.disruption.back_off import ANNOTATION
+from pykarpenter.kube.errors import ServerFault
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
@@ -482,3 +483,64 @@ def test_deletion_costs_steer_a_replica_set_and_are_cleaned_up_when_the_gate_goe
         await world.until(clean, 200)
 
     story(main, settings=Settings(feature_gates=FeatureGates(pod_deletion_cost_management=True)))
+
+
+@pytest.mark.promise("DIS-11.5")
+def test_f27_replacement_that_never_comes_is_given_up_after_ten_minutes() -> None:
+    """The old node serves on, untainted, long before the claim's own registration time-out."""
+
+    async def main(world: World) -> None:
+        await begin(world, consolidateAfter="Never")
+        await world.deployment("web", 1)
+        await world.until_running("web", 1)
+        (node,) = await world.nodes()
+        await world.api.patch(kinds.KWOK_NODE_CLASS, "default", {"spec": {"nodeRegistrationDelay": "2h"}})
+        started = world.clock.now()
+        await drift_all(world)
+
+        async def is_tainted() -> bool:
+            return tainted(await world.api.get(kinds.NODE, node.name))
+
+        async def is_back() -> bool:
+            return not await is_tainted()
+
+        await world.until(is_tainted, 60)
+        await world.until(is_back, 900)
+        assert 600 <= world.clock.now() - started <= 640
+        assert await world.running("web") == 1
+
+    story(main)
+
+
+class DeleteFails(Middleware):
+    """The second deletion of a claim fails once."""
+
+    def __init__(self) -> None:
+        self.deletes = 0
+
+    async def before(self, request: Request) -> None:
+        if request.verb == "delete" and request.kind is kinds.NODE_CLAIM:
+            self.deletes += 1
+            if self.deletes == 2:
+                raise ServerFault("etcdserver: request timed out")
+
+
+@pytest.mark.promise("DIS-11.6")
+def test_deletion_that_is_retried_is_counted_once() -> None:
+    """Q15: the counters tell how many machines went, not how many requests were sent."""
+    fails = DeleteFails()
+
+    async def main(world: World) -> None:
+        await begin(world)
+        await one_node_each(world, 3)
+        await world.scale("web", 0)
+        await nodes_left(world, 0)
+        counted = [
+            amount
+            for name, labels_, amount in world.metrics.counts
+            if name == "karpenter_nodeclaims_disrupted_total" and labels_["reason"] == "empty"
+        ]
+        assert sum(counted) == 3
+        assert fails.deletes >= 4
+
+    story(main, faults=(fails,))
