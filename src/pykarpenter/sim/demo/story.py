@@ -28,7 +28,7 @@ GPU_FAMILIES = ["g4", "g6", "p4"]
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
 # How long an emptied machine may stay before the story gives it back itself.
-_PATIENCE_S = 12.0
+_PATIENCE_S = 45.0
 
 Say = Callable[[str], None]
 
