@@ -11,11 +11,8 @@ FIRST_SEED ?= 1
 
 venv: $(STAMP)
 
-$(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+$(STAMP): requirements/dev.txt requirements/bootstrap.txt pyproject.toml scripts/install
+	@PYTHON=$(PYTHON) scripts/install $(VENV) dev
 	@touch $(STAMP)
 
 demo: $(STAMP)
@@ -30,6 +27,9 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_sizes.py
+	$(BIN)/python scripts/chart_parts.py --check
+	$(BIN)/helm lint --quiet --strict charts/pykarpenter
+	$(BIN)/helm template karpenter charts/pykarpenter --namespace karpenter --include-crds > /dev/null
 
 format: $(STAMP)
 	$(BIN)/ruff format .
@@ -55,6 +55,7 @@ bench: $(STAMP)
 # Locks record versions and hashes only, never where a package was fetched from.
 lock:
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --all-extras --group dev --python-version 3.11 pyproject.toml requirements/build.in -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra solver --extra repair --extra aws --python-version 3.11 -c requirements/dev.txt pyproject.toml requirements/build.in -o requirements/run.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements/bootstrap.in -o requirements/bootstrap.txt
 
 clean:
