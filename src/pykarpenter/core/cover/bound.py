@@ -27,6 +27,8 @@ def quiet_solver() -> highspy.Highs:
 # Machines of each set that the program starts with, and how many it takes in at a time.
 _STARTED_WITH = 12
 _ADDED_AT_ONCE = 24
+# Machines compared with all others at a time: bounds the memory of the comparison.
+_BLOCK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +164,17 @@ def _spaced(price: Floats, group: Ints) -> Ints:
 
 
 def _pareto(problem: CoverProblem, machines: Ints) -> Ints:
+    """Machines of one set that no other of the set beats in every resource and in price."""
     order = machines[np.lexsort((machines, -problem.capacity[machines].sum(axis=1), problem.price[machines]))]
-    kept: list[int] = []
-    for machine in order.tolist():
-        if not kept or not (problem.capacity[kept] >= problem.capacity[machine]).all(axis=1).any():
-            kept.append(machine)
-    return np.array(kept, np.int64)
+    capacity = problem.capacity[order]
+    kept = np.ones(len(order), bool)
+    for start in range(0, len(order), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        # Whoever comes earlier in the order costs no more; holding as much, it wins.
+        beaten: Bools = np.all(capacity[None] >= capacity[block, None], axis=2)
+        earlier = np.arange(len(order))[None] < np.arange(start, start + len(beaten))[:, None]
+        kept[block] = ~(beaten & earlier).any(axis=1)
+    return order[kept]
 
 
 def resource_bound(problem: CoverProblem, free: Ints | None = None) -> tuple[float, Floats]:

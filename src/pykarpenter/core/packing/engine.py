@@ -133,6 +133,7 @@ class Decision:
         should_stop: ShouldStop,
         reservations: ReservationOptions | None = None,
         explain: bool = True,
+        modest: bool = True,
     ) -> None:
         self._engine = engine
         self._snapshot = snapshot
@@ -140,11 +141,20 @@ class Decision:
         self._should_stop = should_stop
         self._reservations = reservations or ReservationOptions()
         self._explain = explain
+        self._modest = modest
 
     def plan(self) -> LaunchPlan:
         leaving = leaving_pods(self._snapshot)
         pending = [pod for pod in self._snapshot.pods if is_provisionable(pod)]
-        return self.plan_for(pending, leaving)
+        plan = self.plan_for(pending, leaving)
+        if not _stopped_by_limits(plan):
+            return plan
+        # Where limits bind, large machines may hold more: their own overhead counts against the limit once.
+        bold = Decision(
+            self._engine, self._snapshot, self._settings, self._should_stop, self._reservations, modest=False
+        )
+        other = bold.plan_for(pending, leaving)
+        return other if _placed(other) > _placed(plan) else plan
 
     def plan_for(self, pending: list[Pod], leaving: list[Pod]) -> LaunchPlan:
         """Place these pods; pending ones are validated, leaving ones were accepted once."""
@@ -192,7 +202,7 @@ class Decision:
         topology = Topology(nodes, supply.templates, supply.sets, self._namespaces(batch), settings.label_rules)
         tolerate = supply.prefers_no_schedule or nodes.has_prefer_no_schedule()
         Ladders(topology, supply.sets, settings, tolerate).prepare(batch.classes, in_batch)
-        return Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments)
+        return Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments, self._modest)
 
     def _namespaces(self, batch: Batch) -> Namespaces:
         known: dict[str, Mapping[str, str]] = {}
@@ -300,6 +310,14 @@ class Decision:
             )
             for index, shares in sorted(kernel.node_shares.items())
         )
+
+
+def _stopped_by_limits(plan: LaunchPlan) -> bool:
+    return any(pool.why is Why.LIMITS for refusal in plan.unschedulable.values() for pool in refusal.pools)
+
+
+def _placed(plan: LaunchPlan) -> int:
+    return sum(len(claim.pods) for claim in plan.claims) + sum(len(node.pods) for node in plan.existing)
 
 
 def _total_price(claims: list[PlannedClaim]) -> float | None:

@@ -18,12 +18,14 @@ from pykarpenter.core.packing.classes import PodClass
 from pykarpenter.core.packing.kinds import Kind, KindTable, rooms_below
 from pykarpenter.core.packing.node_table import NodeTable
 from pykarpenter.core.packing.rungs import Consulted, Rung
-from pykarpenter.core.packing.templates import Template
+from pykarpenter.core.packing.templates import NODES, Template
 from pykarpenter.core.packing.topology import Topology
 from pykarpenter.core.ports import first_conflict
 from pykarpenter.core.topology.groups import GroupKind
 
 MANY = 2**31
+# Parts of what a pool's limits leave that one machine may take, as long as some type is small enough.
+_SHARES_OF_LIMITS = (16, 8, 4, 2, 1)
 
 
 class Kernel:
@@ -38,7 +40,9 @@ class Kernel:
         topology: Topology,
         care: Care,
         attachments: Attachments,
+        modest: bool = True,
     ) -> None:
+        self.modest = modest
         self.columns = columns
         self.nodes = nodes
         self.templates = templates
@@ -288,10 +292,26 @@ class Kernel:
         kind = self.with_guest(root, cls, guest)
         if kind is None:
             return None
-        allowed = root.template.within_limits()
-        if allowed is not None:
-            kind = self.kinds.restrict(kind, allowed)
+        kind = self._modest(kind, cls)
         return self.attachments.narrowed(self.kinds, kind, None, cls.demand)
+
+    def _modest(self, kind: Kind, cls: PodClass) -> Kind:
+        """The kind within the pool's limits, without types that would take a large part of what is left.
+
+        A planned machine is charged as its largest type, so one small pod that may land on the largest machine
+        would use up a limit that could hold many. With a limit on `nodes` machines are scarce, not their size.
+        """
+        template = kind.template
+        if template.remaining is None:
+            return kind
+        bold = not self.modest or NODES in template.remaining or bool(kind.min_values)
+        shares = (1,) if bold else _SHARES_OF_LIMITS
+        for share in shares:
+            allowed = template.within_limits(share)
+            narrowed = kind if allowed is None else self.kinds.restrict(kind, allowed)
+            if narrowed.room(cls.vector):
+                break
+        return narrowed
 
     def open_some(self, cls: PodClass, rung: Rung, kind: Kind, single: bool) -> int:
         """Open claims of a kind for the class: one, or as many as it needs when nothing limits them."""

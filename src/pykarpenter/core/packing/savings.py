@@ -17,6 +17,8 @@ from pykarpenter.core.packing.lower_bound import HAS_SOLVER
 from pykarpenter.core.packing.units import Unit, Workshop, workshops
 
 _GAIN = 1e-9
+# Machines sized at a time: bounds the memory of the comparison.
+_BLOCK = 128
 
 
 def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool]) -> ClaimTable | None:
@@ -67,19 +69,16 @@ def _right_sized(shop: Workshop, bundles: list[Bundle]) -> tuple[list[Bundle], f
     """Each bundle on the cheapest machine of a kind that welcomes all its pods."""
     by_price = np.argsort(shop.price, kind="stable")
     capacity = shop.capacity[by_price]
-    memo: dict[bytes, int] = {}
-    result: list[Bundle] = []
-    total = 0.0
-    for bundle in bundles:
-        key = bundle.classes.tobytes() + b"/" + bundle.pods.tobytes()
-        machine = memo.get(key)
-        if machine is None:
-            used = bundle.pods @ shop.requests[bundle.classes]
-            fits = (capacity >= used).all(axis=1) & shop.allowed[bundle.classes][:, by_price].all(axis=0)
-            machine = memo[key] = int(by_price[int(fits.argmax())])
-        result.append(Bundle(machine, bundle.classes, bundle.pods))
-        total += float(shop.price[machine])
-    return result, total
+    kind_of = shop.machine_kind[by_price]
+    used = np.array([bundle.pods @ shop.requests[bundle.classes] for bundle in bundles])
+    welcome = np.array([shop.welcome[bundle.classes].all(axis=0) for bundle in bundles])
+    chosen = np.zeros(len(bundles), dtype=np.int64)
+    for start in range(0, len(bundles), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        fits = (capacity[None] >= used[block, None]).all(axis=2) & welcome[block][:, kind_of]
+        chosen[block] = by_price[fits.argmax(axis=1)]
+    sized = [Bundle(int(machine), b.classes, b.pods) for machine, b in zip(chosen.tolist(), bundles, strict=True)]
+    return sized, float(shop.price[chosen].sum())
 
 
 def _within_limits(shop: Workshop, kernel: Kernel, bundles: list[Bundle]) -> bool:

@@ -78,8 +78,8 @@ class Template:
                 blocked = rows if blocked is None else blocked | rows
         return blocked
 
-    def within_limits(self) -> Bools | None:
-        """Rows whose capacity the limits still allow; None without limits."""
+    def within_limits(self, share: int = 1) -> Bools | None:
+        """Rows whose capacity is at most a share (1/share) of what the limits leave; None without limits."""
         if self.remaining is None:
             return None
         allowed = np.ones(self.table.row_count, dtype=bool)
@@ -88,7 +88,7 @@ class Template:
         capacity = self.table.capacity()
         for name, left in self.remaining.items():
             if name != NODES and name in self._columns.names:
-                allowed &= capacity[:, self._columns.names.index(name)] <= max(left, -1)
+                allowed &= capacity[:, self._columns.names.index(name)] <= max(left, -1) // share
         return allowed
 
     def charge(self, capacity: Mapping[str, int]) -> None:

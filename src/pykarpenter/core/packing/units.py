@@ -47,7 +47,8 @@ class Workshop:
     capacity: Ints
     price: Floats
     allowed: Bools
-    # Kind and row of each machine.
+    # Which kinds each unit may go to, and the kind and row of each machine.
+    welcome: Bools
     machine_kind: Ints
     machine_row: Ints
 
@@ -169,6 +170,7 @@ def _arrays(
         capacity=np.concatenate(capacity),
         price=np.concatenate(price),
         allowed=welcome[:, kind_of],
+        welcome=welcome,
         machine_kind=kind_of,
         machine_row=np.concatenate(machine_row),
     )
