@@ -125,6 +125,54 @@ spec:
     assert "storageclass fast" in err
 
 
+BOUND = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: disk}
+spec:
+  csi: {driver: d, volumeHandle: v}
+  nodeAffinity:
+    required:
+      nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [test-zone-c]}]}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-db-0}
+spec: {volumeName: disk, storageClassName: fast}
+"""
+
+
+def test_a_claim_that_names_its_volume_counts_as_bound_and_wins_over_the_one_its_workload_would_make() -> None:
+    """People write no binder's annotation, and the disk's zone decides where the pod goes."""
+    pod = POD.replace("spec:", "spec:\n  volumes: [{name: d, persistentVolumeClaim: {claimName: data-db-0}}]")
+    assert [node["zone"] for node in plan(POOL, pod, BOUND)["nodes"]] == ["test-zone-c"]
+    workload = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 1
+  template: {spec: {containers: [{name: app, resources: {requests: {cpu: 1}}}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {storageClassName: fast}}]
+"""
+    assert [node["zone"] for node in plan(POOL, workload, BOUND)["nodes"]] == ["test-zone-c"]
+
+
+def test_a_claim_without_any_class_is_not_given_the_default_one() -> None:
+    """An empty storageClassName asks for a volume that somebody made by hand."""
+    claim = "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: c}\nspec: {storageClassName: ''}\n"
+    pod = POD.replace("spec:", "spec:\n  volumes: [{name: d, persistentVolumeClaim: {claimName: c}}]")
+    assert "names no storage class" in plan(POOL, pod, claim)["unschedulable"][0]["reason"]
+
+
+def test_an_object_written_twice_counts_once_with_a_warning() -> None:
+    """As when both are applied: the last one stays."""
+    code, out, err = run(POOL, POD.replace("500m", "999"), POD)
+    assert code == 0
+    assert json.loads(out)["nodes"][0]["pods"] == ["default/web"]
+    assert "warning: Pod default/web is in the input more than once; the last one counts" in err
+
+
 def test_other_kinds_are_skipped_and_counted_or_refused_when_strict() -> None:
     """A folder of ordinary manifests works as it is."""
     other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
@@ -157,6 +205,11 @@ def test_left_out_pods_give_exit_2_and_json_all_the_same() -> None:
         ("apiVersion: v1\nkind: Pod\nspec: {}", "metadata.name: null: every Pod needs a name"),
         ("- 1", "expected an object with apiVersion and kind"),
         (POOL.replace("operator: In", "operator: Is"), "spec.template.spec.requirements[0].operator"),
+        (DEPLOYMENT.replace("replicas: 4", "replicas: -4"), "document 1: spec.replicas: -4: must not be negative"),
+        (POD.replace("containers:", "container:"), "spec.containers: null: a pod needs at least one container"),
+        (json.dumps({"kind": "List", "items": [{"kind": "ConfigMap"}, yaml.safe_load(SKEWED)]}),
+         "document 1: items[1].spec.template.spec.topologySpreadConstraints[0].maxSkew: 0"),
+        ("# nothing\n---\n", "stdin: is empty; give at least one object"),
     ],
 )  # fmt: skip
 def test_bad_input_gives_one_clear_line_and_exit_1(text: str, line: str) -> None:

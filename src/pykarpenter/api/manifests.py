@@ -27,11 +27,12 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of an input, nulls dropped."""
+    """One object of an input, nulls dropped; `within` leads to it inside its document, such as `items[3].`."""
 
     source: str
     index: int
     data: Mapping[str, Any]
+    within: str = ""
 
     @property
     def kind(self) -> str:
@@ -49,7 +50,7 @@ class Document:
 
     def error(self, field: str, value: object, remedy: str) -> ManifestError:
         place = f"{self.source}: document {self.index}"
-        return ManifestError(f"{place}: {field}: {_shown(value)}: {remedy}")
+        return ManifestError(f"{place}: {self.within}{field}: {_shown(value)}: {remedy}")
 
 
 def _shown(value: object) -> str:
@@ -119,13 +120,14 @@ def _parsed(text: str, source: str) -> Iterator[Any]:
 
 def _unlisted(document: Document) -> Iterator[Document]:
     if document.kind.endswith("List") and isinstance(document.data.get("items"), list):
-        for item in document.data["items"]:
+        for number, item in enumerate(document.data["items"]):
             if not isinstance(item, dict):
-                raise document.error("items", item, "expected objects with apiVersion and kind")
+                raise document.error(f"items[{number}]", item, "expected objects with apiVersion and kind")
             kind = item.get("kind") or document.kind.removesuffix("List")
             version = item.get("apiVersion") or document.data.get("apiVersion", "")
             data = {**item, "kind": kind, "apiVersion": version}
-            yield from _unlisted(Document(document.source, document.index, data))
+            within = f"{document.within}items[{number}]."
+            yield from _unlisted(Document(document.source, document.index, data, within))
         return
     if not document.kind:
         raise document.error("kind", None, "every object needs apiVersion and kind")
@@ -175,9 +177,11 @@ def _at(data: Any, path: str) -> object:
 
 
 def check_pod_spec(document: Document, spec: Any, path: str) -> None:
-    """Refuse what no cluster would have admitted: bad or negative quantities, a skew below one."""
-    if not isinstance(spec, dict):
+    """Refuse what no cluster would have admitted: no containers, bad or negative quantities, a skew below one."""
+    if not isinstance(spec, dict) or not spec:
         return
+    if not spec.get("containers"):
+        raise document.error(f"{path}.containers", spec.get("containers"), "a pod needs at least one container")
     for name in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(name) or []):
             if isinstance(container, dict):
@@ -189,6 +193,15 @@ def check_pod_spec(document: Document, spec: Any, path: str) -> None:
         skew = constraint.get("maxSkew") if isinstance(constraint, dict) else None
         if isinstance(skew, int) and skew < 1:
             raise document.error(f"{place}.maxSkew", skew, "must be at least 1")
+
+
+def check_counts(document: Document) -> None:
+    """How many pods a workload has is never negative."""
+    spec = document.data.get("spec")
+    for name in ("replicas", "parallelism", "completions"):
+        count = spec.get(name) if isinstance(spec, dict) else None
+        if isinstance(count, int) and count < 0:
+            raise document.error(f"spec.{name}", count, "must not be negative")
 
 
 def _check_resources(document: Document, resources: Any, path: str) -> None:

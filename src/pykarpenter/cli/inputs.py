@@ -12,20 +12,34 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def documents(sources: Iterable[str]) -> Iterator[Document]:
-    """The objects of all sources; raises ManifestError for what cannot be read."""
+    """The objects of all sources; raises ManifestError for what cannot be read and for a source that holds nothing."""
     for source in sources:
-        if source == "-":
-            yield from read_documents(sys.stdin.read(), "stdin")
-            continue
-        path = Path(source)
-        if path.is_dir():
-            files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
-            if not files:
-                raise ManifestError(f"{source}: no .yaml, .yml or .json file in this folder")
-        else:
-            files = [path]
-        for file in files:
-            yield from read_documents(_text(file), str(file))
+        blank = True
+        for name, text in _texts(source):
+            blank = blank and _is_blank(text)
+            yield from read_documents(text, name)
+        if blank:
+            name = "stdin" if source == "-" else source
+            raise ManifestError(f"{name}: is empty; give at least one object with apiVersion and kind")
+
+
+def _texts(source: str) -> Iterator[tuple[str, str]]:
+    if source == "-":
+        yield "stdin", sys.stdin.read()
+        return
+    path = Path(source)
+    files = [path]
+    if path.is_dir():
+        files = sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
+        if not files:
+            raise ManifestError(f"{source}: no .yaml, .yml or .json file in this folder")
+    for file in files:
+        yield str(file), _text(file)
+
+
+def _is_blank(text: str) -> bool:
+    """Nothing but comments and separators, which is most likely the output of a command that failed."""
+    return all(not line.strip() or line.lstrip().startswith(("#", "---")) for line in text.splitlines())
 
 
 def _text(path: Path) -> str:

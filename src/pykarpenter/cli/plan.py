@@ -16,7 +16,7 @@ from pykarpenter.api.manifests import Document, ManifestError
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.cli.inputs import documents
 from pykarpenter.cli.plan_output import as_json, as_table, as_yaml
-from pykarpenter.cli.sources import record_live
+from pykarpenter.cli.sources import live_documents, record_live
 from pykarpenter.cloud.catalog import RESERVATION_ID, Catalog, CatalogError, parse_entries, read_catalog
 from pykarpenter.cloud.provider import ProviderTraits
 from pykarpenter.core.packing import PackingEngine
@@ -95,7 +95,7 @@ def _live(kubeconfig: str, context: str, provider: str, flags: Mapping[str, str]
     listed, warnings = asyncio.run(record_live(kubeconfig, context, provider, flags))
     for line in warnings:
         click.echo(f"warning: {line}", err=True)
-    return [Document("cluster", index, item) for index, item in enumerate(listed["items"], 1)]
+    return live_documents(listed)
 
 
 def _read(

@@ -96,7 +96,7 @@ def load(
             found: Iterable[Document] = documents(files)
         else:
             listed, warnings = asyncio.run(record_live(kubeconfig, context, provider, flags))
-            found = [Document("cluster", index, item) for index, item in enumerate(listed["items"], 1)]
+            found = live_documents(listed)
             for line in warnings:
                 click.echo(f"warning: {line}", err=True)
         return _source(found, catalog, flags)
@@ -117,6 +117,16 @@ async def record_live(
         look = DryRunApi(api)
         built = await plugin.build(look, clock, settings.provider)
         return await record(look, built.provider, clock.now(), flags)
+
+
+def live_documents(listed: Mapping[str, Any]) -> list[Document]:
+    """A recording as documents that are told apart by what they are, not by a number that the user never saw."""
+    found = []
+    for index, item in enumerate(listed["items"], 1):
+        meta = item.get("metadata") or {}
+        name = "/".join(part for part in (meta.get("namespace"), meta.get("name")) if part)
+        found.append(Document("cluster", index, item, f"{item.get('kind', '')} {name}: "))
+    return found
 
 
 def _source(found: Iterable[Document], catalog: str, flags: Mapping[str, str]) -> Source:

@@ -15,8 +15,8 @@ import msgspec
 from pykarpenter.api import kinds
 from pykarpenter.api.extras import CapacityBuffer, NodeOverlay
 from pykarpenter.api.kinds import Kind
-from pykarpenter.api.labels import DEFAULT_RULES, LabelRules
-from pykarpenter.api.manifests import Document, check_pod_spec, check_quantities, decode
+from pykarpenter.api.labels import BIND_COMPLETED, DEFAULT_RULES, LabelRules
+from pykarpenter.api.manifests import Document, check_counts, check_pod_spec, check_quantities, decode
 from pykarpenter.api.meta import Condition, ObjectMeta
 from pykarpenter.api.nodepool import NodePool
 from pykarpenter.api.nodes import Node
@@ -79,6 +79,7 @@ class ManifestCluster:
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     recording: Mapping[str, Any] | None = None
+    _places: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def add(self, document: Document, strict: bool = False) -> None:
         """Take in one document; raises ManifestError."""
@@ -97,7 +98,17 @@ class ManifestCluster:
             spec = document.data.get("spec", {})
             self.claim_templates[item.key] = spec.get("volumeClaimTemplates", []) if isinstance(spec, dict) else []
         self.documents[id(item)] = document
-        self.objects.setdefault(kind.kind, []).append(item)
+        self._keep(kind, item)
+
+    def _keep(self, kind: Kind[Any], item: Any) -> None:
+        """Like applying it: an object that is written twice is there once, as it was written last."""
+        if (kind.kind, item.key) in self._places:
+            self.objects[kind.kind][self._places[kind.kind, item.key]] = item
+            self.warnings.append(f"{kind.kind} {item.key} is in the input more than once; the last one counts")
+            return
+        listed = self.objects.setdefault(kind.kind, [])
+        self._places[kind.kind, item.key] = len(listed)
+        listed.append(item)
 
     def _other(self, document: Document, strict: bool) -> None:
         if document.kind.endswith("NodeClass"):
@@ -122,6 +133,7 @@ class ManifestCluster:
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None
         check_pod_spec(document, found, ".".join(path))
+        check_counts(document)
 
     # The snapshot.
 
@@ -197,13 +209,13 @@ class ManifestCluster:
     def _volumes(self, state: ClusterState, expansions: list[Expansion]) -> None:
         classes: dict[str, StorageClass] = {c.name: c for c in self.objects.get("StorageClass", [])}
         default = next((n for n, c in classes.items() if c.metadata.annotations.get(_DEFAULT_CLASS) == "true"), "")
-        claims: list[PersistentVolumeClaim] = [
-            *self.objects.get("PersistentVolumeClaim", []),
-            *(claim for expansion in expansions for claim in expansion.claims),
-        ]
-        for claim in claims:
-            if not claim.spec.volume_name and not self.recorded:
-                claim = self._with_class(claim, classes, default)
+        made = [claim for expansion in expansions for claim in expansion.claims]
+        listed: list[PersistentVolumeClaim] = self.objects.get("PersistentVolumeClaim", [])
+        # A claim that is written down, perhaps bound already, is the one that the workload's pods find.
+        claims = {claim.key: claim for claim in [*made, *listed]}
+        for claim in claims.values():
+            if not self.recorded:
+                claim = _bound(claim) if claim.spec.volume_name else self._with_class(claim, classes, default)
             state.observe(kinds.PVC, None, claim)
         for item in classes.values():
             state.observe(kinds.STORAGE_CLASS, None, item)
@@ -211,8 +223,9 @@ class ManifestCluster:
     def _with_class(
         self, claim: PersistentVolumeClaim, classes: dict[str, StorageClass], default: str
     ) -> PersistentVolumeClaim:
-        name = claim.spec.storage_class_name or default or "standard"
-        if name not in classes:
+        wanted = claim.spec.storage_class_name
+        name = (default or "standard") if wanted is None else wanted
+        if name and name not in classes:
             self.warnings.append(f"storageclass {name} is not in the input; taken as WaitForFirstConsumer")
             classes[name] = StorageClass(metadata=ObjectMeta(name=name), volume_binding_mode="WaitForFirstConsumer")
         return msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, storage_class_name=name))
@@ -267,6 +280,14 @@ def _described(node: Node) -> Node:
     if not status.allocatable:
         status = msgspec.structs.replace(status, allocatable=status.capacity)
     return msgspec.structs.replace(node, spec=spec, status=status)
+
+
+def _bound(claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """A claim that names its volume, as the binder leaves it; one whose status says that it still waits is left so."""
+    if claim.status.phase not in ("", "Bound"):
+        return claim
+    annotations = {**claim.metadata.annotations, BIND_COMPLETED: "yes"}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def _owners(item: Any) -> list[Any]:
