@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, str] = {
     "reflector": "benchmarks.bench_reflector",
     "lag": "benchmarks.bench_lag",
     "packing": "benchmarks.packing",
+    "cost": "benchmarks.cost",
     "world": "benchmarks.bench_world",
     "disruption": "benchmarks.disruption",
 }

@@ -7,12 +7,14 @@ the pods were planned for, so every rule that held keeps holding. Work is counte
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from pykarpenter.core.cover.problem import Bundle, CoverProblem
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.kernel import Kernel
+from pykarpenter.core.packing.kinds import Kind
 from pykarpenter.core.packing.lower_bound import HAS_SOLVER
 from pykarpenter.core.packing.units import Unit, Workshop, workshops
 
@@ -25,13 +27,14 @@ def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool])
     """Claims that hold the same pods for less; None when nothing cheaper was found."""
     if effort == "off" or not HAS_SOLVER:
         return None
-    improved: dict[int, list[Bundle]] = {}
+    improved: dict[int, list[_Machine]] = {}
     shops = workshops(kernel)
     for number, shop in enumerate(shops):
         today = float(sum(_claim_price(kernel, position) for position in shop.positions))
         best = _best_cover(shop, effort, today, should_stop)
-        if best is not None and _within_limits(shop, kernel, best):
-            improved[number] = best
+        planned = None if best is None else _within_limits(shop, kernel, best)
+        if planned is not None:
+            improved[number] = planned
     if not improved:
         return None
     return _rebuilt(kernel, shops, improved)
@@ -81,20 +84,46 @@ def _right_sized(shop: Workshop, bundles: list[Bundle]) -> tuple[list[Bundle], f
     return sized, float(shop.price[chosen].sum())
 
 
-def _within_limits(shop: Workshop, kernel: Kernel, bundles: list[Bundle]) -> bool:
-    """Whether the machines, each at the largest type that may be bought for it, stay within what the limits left."""
-    remaining = shop.template.remaining
-    if remaining is None:
-        return True
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """A machine of the cover as it will be planned: the kind says which types may be bought for it."""
+
+    bundle: Bundle
+    kind: Kind
+
+
+def _within_limits(shop: Workshop, kernel: Kernel, bundles: list[Bundle]) -> list[_Machine] | None:
+    """The machines, each charged as the largest type that may be bought for it, within what the limits left.
+
+    Where all types that fit would pass the limits, those much larger than the chosen one are given up; None when even
+    that is too much.
+    """
+    for times_chosen in (None, 4, 1):
+        machines = [_Machine(bundle, _planned_kind(shop, kernel, bundle, times_chosen)) for bundle in bundles]
+        if shop.template.remaining is None or _fits_limits(shop, kernel, machines):
+            return machines
+    return None
+
+
+def _planned_kind(shop: Workshop, kernel: Kernel, bundle: Bundle, times_chosen: int | None) -> Kind:
+    kind = shop.kinds[int(shop.machine_kind[bundle.machine])]
+    if times_chosen is None:
+        return kind
+    capacity = shop.template.table.capacity()
+    chosen = capacity[int(shop.machine_row[bundle.machine])]
+    return kernel.kinds.restrict(kind, (capacity <= chosen * times_chosen).all(axis=1))
+
+
+def _fits_limits(shop: Workshop, kernel: Kernel, machines: list[_Machine]) -> bool:
+    remaining = shop.template.remaining or {}
     left = dict(remaining)
     for position in shop.positions:
         for name, amount in _largest(kernel, position).items():
             left[name] = left.get(name, 0) + amount
     width = kernel.columns.width
-    for bundle in bundles:
-        kind = shop.kinds[int(shop.machine_kind[bundle.machine])]
-        used = (bundle.pods @ shop.requests[bundle.classes])[:width]
-        for name, amount in shop.template.max_capacity(kind.surviving(used)).items():
+    for machine in machines:
+        used = (machine.bundle.pods @ shop.requests[machine.bundle.classes])[:width]
+        for name, amount in shop.template.max_capacity(machine.kind.surviving(used)).items():
             left[name] = left.get(name, 0) - amount
     return all(left[name] >= 0 for name in remaining)
 
@@ -104,19 +133,19 @@ def _largest(kernel: Kernel, position: int) -> dict[str, int]:
     return kind.template.max_capacity(kind.surviving(kernel.claims.used[position]))
 
 
-def _rebuilt(kernel: Kernel, shops: list[Workshop], improved: dict[int, list[Bundle]]) -> ClaimTable:
+def _rebuilt(kernel: Kernel, shops: list[Workshop], improved: dict[int, list[_Machine]]) -> ClaimTable:
     """A claim table with the untouched claims first, then the machines of the covers."""
     old, new = kernel.claims, ClaimTable(kernel.columns.width)
     moved = {position for number in improved for position in shops[number].positions}
     for position in range(old.count):
         if position not in moved:
             _copy_claim(old, new, position)
-    for number, bundles in improved.items():
+    for number, machines in improved.items():
         shop = shops[number]
         supply = [_Supply(unit) for unit in shop.units]
-        for bundle in bundles:
-            kind = shop.kinds[int(shop.machine_kind[bundle.machine])]
-            position = int(new.open(kind.index, 1)[0])
+        for machine in machines:
+            bundle = machine.bundle
+            position = int(new.open(machine.kind.index, 1)[0])
             for unit, pods in zip(bundle.classes.tolist(), bundle.pods.tolist(), strict=True):
                 new.shares[position].extend(supply[unit].take(pods))
                 new.used[position] += shop.units[unit].vector * pods

@@ -110,11 +110,12 @@ def _workshop(kernel: Kernel, template: Template) -> Workshop | None:
         for share in kernel.claims.shares[position]:
             taken = places[share.members.index] or ()
             zonal = _zonal_keys(share.members)
-            key = (share.members.vector.tobytes(), kind.index, taken, zonal)
-            unit = units.setdefault(key, Unit(share.members.vector, kind, taken, zonal))
+            home = kind if zonal else _own_kind(kernel, share.members, kind)
+            key = (share.members.vector.tobytes(), home.index, taken, zonal)
+            unit = units.setdefault(key, Unit(share.members.vector, home, taken, zonal))
             unit.shares.append(share)
             unit.pods += share.count
-    if len(positions) < 2:
+    if not positions:
         return None
     return _arrays(kernel, template, list(units.values()), positions, rules)
 
@@ -131,6 +132,24 @@ def _movable(
         if places[share.members.index] is None:
             return False
     return bool(claims.shares[position])
+
+
+def _own_kind(kernel: Kernel, cls: PodClass, planned: Kind) -> Kind:
+    """The widest kind that the class itself asked for when it was placed on the planned one.
+
+    Pods of other classes may have narrowed the machine since; that does not bind this one.
+    """
+    root = kernel.roots[planned.template.index]
+    for rung in cls.rungs:
+        for guest in rung.guests:
+            kind = kernel.with_guest(root, cls, guest)
+            if (
+                kind is not None
+                and kind.allowed_id == planned.allowed_id
+                and kernel.kinds.merge(planned, kind.requirements_id) is planned
+            ):
+                return kind
+    return planned
 
 
 def _zonal_keys(cls: PodClass) -> frozenset[str]:
