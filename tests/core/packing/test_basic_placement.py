@@ -133,7 +133,7 @@ def test_node_limits_count_planned_machines() -> None:
 def test_every_fitting_type_is_listed_cheapest_first() -> None:
     """Flexibility is kept: the provider may launch any of them."""
     types = [make_type("dear", price=3), make_type("cheap", price=1), make_type("tiny", cpu="1", price=0.1)]
-    plan = plan_of(make_pods(2), types=types)
+    plan = plan_of(make_pods(1, cpu="2"), types=types)
     assert plan.claims[0].instance_types == ("cheap", "dear")
     assert allowed(plan, 0, labels.INSTANCE_TYPE) == ["cheap", "dear"]
 
