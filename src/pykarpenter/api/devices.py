@@ -148,6 +148,12 @@ class DeviceCounterConsumption(Wire):
     counters: dict[str, Counter] = {}
 
 
+class DeviceTaint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
 class Device(Wire):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -157,6 +163,7 @@ class Device(Wire):
     node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
     allow_multiple_allocations: bool | None = None
+    taints: list[DeviceTaint] = []
 
 
 class ResourcePool(Wire):

@@ -45,6 +45,14 @@ class Offering:
 
 
 @dataclass(frozen=True, slots=True)
+class AttributeBinding:
+    """Devices, by driver and name, that will agree in an attribute which is known only once the machine runs."""
+
+    attribute: str
+    devices: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InstanceType:
     """A machine type: every well-known label is defined in `requirements`."""
 
@@ -54,7 +62,9 @@ class InstanceType:
     capacity: Mapping[str, int]
     overhead: Mapping[str, int] = field(default_factory=dict)
     volume_attachment_limits: Mapping[str, int] = field(default_factory=dict)
+    # What the drivers on such a machine will publish.
     dynamic_resources: tuple[ResourceSliceSpec, ...] = ()
+    attribute_bindings: tuple[AttributeBinding, ...] = ()
     capacity_overlaid: bool = False
 
     def allocatable(self, offering: Offering | None = None) -> Resources:

@@ -33,6 +33,8 @@ class ClaimTable:
     ports: dict[int, list[HostPort]] = field(default_factory=dict)
     # Claim keys per CSI driver.
     volumes: dict[int, dict[str, set[str]]] = field(default_factory=dict)
+    # Drivers whose devices the claim's pods use; a claim of pods with devices has an entry, be it empty.
+    devices: dict[int, tuple[str, ...]] = field(default_factory=dict)
     # Reservation ids of which the claim holds a unit.
     holds: dict[int, frozenset[str]] = field(default_factory=dict)
     min_values_relaxed: set[int] = field(default_factory=set)

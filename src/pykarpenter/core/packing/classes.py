@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from pykarpenter.api.pods import Pod, PodSpec, TopologySpreadConstraint
+from pykarpenter.core.devices.demand import DemandError, DemandReader, DeviceDemand
 from pykarpenter.core.interning import Ints
 from pykarpenter.core.packing.daemons import uses_devices
 from pykarpenter.core.packing.eligibility import spec_problem, volume_problem
@@ -40,6 +41,8 @@ class PodClass:
     requests: Resources
     ports: tuple[HostPort, ...] = ()
     demand: VolumeDemand = field(default_factory=VolumeDemand)
+    # Resource claims; a class with any has one pod.
+    devices: DeviceDemand = ()
     vector: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     # Position in the queue, and how many pods have a place.
     index: int = 0
@@ -105,6 +108,8 @@ class ClassBuilder:
         self._encode = msgspec.msgpack.Encoder().encode
         self._specs: dict[bytes, _SpecFacts] = {}
         self._by_identity: dict[int, _SpecFacts] = {}
+        self._reader = DemandReader(snapshot.devices)
+        self._demands: dict[str, DeviceDemand] = {}
         self.ignored: dict[str, Refusal] = {}
         self.refused: dict[str, Refusal] = {}
 
@@ -178,6 +183,12 @@ class ClassBuilder:
     def _accepts_devices(self, pod: Pod, facts: _SpecFacts) -> bool:
         if not facts.devices:
             return True
+        if not self._settings.ignore_dra_requests:
+            try:
+                self._demands[pod.key] = self._reader.demand(pod)
+            except DemandError as error:
+                self.refused[pod.key] = error.refusal
+            return pod.key in self._demands
         message = "the pod asks for devices by ResourceClaim, which is not enabled; set IGNORE_DRA_REQUESTS=false"
         self.refused[pod.key] = Refusal(Why.DRA_UNSUPPORTED, message)
         return False
@@ -193,7 +204,7 @@ class ClassBuilder:
             spread: tuple[TopologySpreadConstraint, ...] = ()
             if status.container_statuses:
                 extra = (self._encode([status.container_statuses, status.init_container_statuses]),)
-            if facts.own_claims:
+            if facts.own_claims or facts.devices:
                 extra += (meta.name,)
             if self._default_spread is not None and not facts.wishes.spread:
                 spread = self._default_spread(pod)
@@ -210,6 +221,8 @@ class ClassBuilder:
         wishes = replace(facts.wishes, spread=spread) if spread else facts.wishes
         sample = pods[0]
         made = PodClass(sorted(pods, key=_age), wishes, self._memo.requests(sample), host_ports(facts.spec))
+        if facts.devices:
+            made.devices = self._demands[sample.key]
         if facts.spec.volumes:
             try:
                 made.demand = volume_demand(sample, self._snapshot.volumes, self._settings.label_rules)

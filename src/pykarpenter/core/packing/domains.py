@@ -110,7 +110,7 @@ class DomainPlacer:
     def _rounds(self) -> int:
         """Full rounds over level domains: while each has a machine with room, one pod goes to each in turn."""
         kernel, cls, rung = self._kernel, self._cls, self._rung
-        if len(rung.zonal) != 1 or len(self._fields) != 1 or cls.demand.attachments:
+        if len(rung.zonal) != 1 or len(self._fields) != 1 or cls.demand.attachments or cls.devices:
             return 0
         item, found = rung.zonal[0], self._fields[0]
         group = item.group
@@ -218,7 +218,7 @@ class DomainPlacer:
             _, domains, cell = min(cells, key=lambda item: item[0])
             index = cell.machines[cell.at]
             room = int(found.node_rooms[index])
-            if cls.demand.attachments and not kernel.attachments.fit_on_node(index, cls.demand.attachments):
+            if room > 0 and not kernel.fits_node(cls, index):
                 room = 0
             if room <= 0:
                 cell.at += 1

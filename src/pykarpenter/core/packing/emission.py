@@ -66,6 +66,9 @@ class Emission:
                 dropped.append(position)
                 continue
             relaxed = form.relaxed or position in claims.min_values_relaxed
+            annotations = {**form.annotations, labels.MIN_VALUES_RELAXED: "true" if relaxed else "false"}
+            if claims.devices.get(position):
+                annotations[labels.REQUESTED_DRA_DRIVERS] = ",".join(claims.devices[position])
             planned.append(
                 PlannedClaim(
                     node_pool=kind.template.name,
@@ -76,7 +79,7 @@ class Emission:
                     choice=form.choice,
                     max_capacity=form.max_capacity,
                     labels=form.labels,
-                    annotations={**form.annotations, labels.MIN_VALUES_RELAXED: "true" if relaxed else "false"},
+                    annotations=annotations,
                 )
             )
         return planned, dropped

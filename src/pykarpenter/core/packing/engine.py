@@ -15,6 +15,7 @@ from pykarpenter.core.packing.attachments import Attachments
 from pykarpenter.core.packing.care import STRICT, Care
 from pykarpenter.core.packing.classes import Batch, ClassBuilder, PodClass
 from pykarpenter.core.packing.daemons import DaemonShape, NodeDaemons, daemon_shapes
+from pykarpenter.core.packing.devices import DevicePlaces
 from pykarpenter.core.packing.domains import DomainPlacer
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing.emission import MIN_VALUES_UNMET, Emission, pod_keys
@@ -202,7 +203,10 @@ class Decision:
         topology = Topology(nodes, supply.templates, supply.sets, self._namespaces(batch), settings.label_rules)
         tolerate = supply.prefers_no_schedule or nodes.has_prefer_no_schedule()
         Ladders(topology, supply.sets, settings, tolerate).prepare(batch.classes, in_batch)
-        return Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments, self._modest)
+        devices = DevicePlaces(supply.kinds, nodes, self._snapshot, settings, in_batch)
+        return Kernel(
+            columns, nodes, supply.templates, supply.kinds, topology, care, attachments, devices, self._modest
+        )
 
     def _namespaces(self, batch: Batch) -> Namespaces:
         known: dict[str, Mapping[str, str]] = {}

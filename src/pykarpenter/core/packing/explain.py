@@ -104,6 +104,10 @@ class Explainer:
                 return removed, why, message, nearest
             removed.append((name, _types(table.row_type, alive) - _types(table.row_type, left)))
             alive = left
+        devices = self._kernel.devices
+        if cls.devices and devices.narrowed(cls, kind, self._kernel.claims, None) is None:
+            removed.append(("devices", _types(table.row_type, alive)))
+            return removed, Why.DEVICES, devices.reason, ""
         unmet = self._kernel.care.unmet(kind, cls.vector) if kind.min_values else []
         if unmet and self._settings.min_values_policy != "BestEffort":
             item, found = unmet[0]

@@ -15,6 +15,7 @@ from pykarpenter.core.packing.attachments import Attachments
 from pykarpenter.core.packing.care import Care
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.classes import PodClass
+from pykarpenter.core.packing.devices import DevicePlaces
 from pykarpenter.core.packing.kinds import Kind, KindTable, rooms_below
 from pykarpenter.core.packing.node_table import NodeTable
 from pykarpenter.core.packing.rungs import Consulted, Rung
@@ -40,6 +41,7 @@ class Kernel:
         topology: Topology,
         care: Care,
         attachments: Attachments,
+        devices: DevicePlaces,
         modest: bool = True,
     ) -> None:
         self.modest = modest
@@ -50,6 +52,7 @@ class Kernel:
         self.topology = topology
         self.care = care
         self.attachments = attachments
+        self.devices = devices
         self.claims = ClaimTable(columns.width)
         self.node_shares: dict[int, list[Share]] = {}
         self.node_ports = {index: list(nodes.rows[index].ports) for index in nodes.with_ports}
@@ -76,7 +79,15 @@ class Kernel:
             for index, taken in self.node_ports.items():
                 if index < nodes.targets and first_conflict(cls.ports, taken) is not None:
                     rooms[index] = 0
+        if cls.devices and (having := self.devices.node_mask(cls.devices)) is not None:
+            rooms[~having] = 0
         return rooms
+
+    def fits_node(self, cls: PodClass, index: int) -> bool:
+        """Whether a machine with room can also attach the pods' volumes and give them their devices."""
+        if cls.demand.attachments and not self.attachments.fit_on_node(index, cls.demand.attachments):
+            return False
+        return not cls.devices or self.devices.fit_on_node(index, cls)
 
     def claim_rooms(self, cls: PodClass, rung: Rung, guest: int) -> tuple[Ints, dict[int, Kind]]:
         """Rooms of the open claims, and for each kind with room what it becomes with such a pod."""
@@ -144,6 +155,8 @@ class Kernel:
                 self.node_ports.setdefault(index, []).extend(cls.ports)
             if cls.demand.attachments:
                 self.attachments.attach_to_node(index, cls.demand.attachments)
+            if cls.devices:
+                self.devices.place_on_node(index, cls)
         self.topology.record_nodes([*cls.counted_by, *cls.guards], indexes, pods)
         return int(pods.sum())
 
@@ -165,6 +178,8 @@ class Kernel:
                 held = claims.volumes.setdefault(position, {})
                 for driver, keys in cls.demand.attachments.items():
                     held.setdefault(driver, set()).update(keys)
+            if cls.devices:
+                self.devices.place_on_claim(cls, claims, position)
         self.topology.record_claims([*cls.counted_by, *cls.guards], kind, positions, pods)
         return int(pods.sum())
 
@@ -207,7 +222,7 @@ class Kernel:
         found = np.flatnonzero(rooms)
         if not len(found):
             return 0
-        if cls.demand.attachments:
+        if cls.demand.attachments or cls.devices:
             return self._fill_nodes_carefully(cls, found, rooms, single)
         chosen, pods = _take(found, rooms[found], cls.left, single)
         return self.put_on_nodes(cls, chosen, pods)
@@ -217,7 +232,7 @@ class Kernel:
         for index in found.tolist():
             if not cls.left or (single and placed):
                 break
-            if self.attachments.fit_on_node(index, cls.demand.attachments):
+            if self.fits_node(cls, index):
                 count = min(int(rooms[index]), cls.left)
                 placed += self.put_on_nodes(cls, np.array([index]), np.array([count]))
         return placed
@@ -230,7 +245,7 @@ class Kernel:
         if not len(found):
             return 0
         found = found[np.argsort(self.claims.pods[found], kind="stable")]
-        if cls.demand.attachments or any(kind.needs_care for kind in become.values()):
+        if cls.demand.attachments or cls.devices or any(kind.needs_care for kind in become.values()):
             return self._fill_claims_carefully(cls, found, rooms, become, single)
         chosen, pods = _take(found, rooms[found], cls.left, single)
         kinds = self.claims.kinds[chosen]
@@ -254,6 +269,8 @@ class Kernel:
     def put_carefully(self, cls: PodClass, kind: Kind, position: int, wanted: int) -> int:
         """Place up to `wanted` pods on one open claim, as far as volumes, minimum values and reservations allow."""
         narrowed = self.attachments.narrowed(self.kinds, kind, self.claims.volumes.get(position), cls.demand)
+        if narrowed is not None and cls.devices:
+            narrowed = self.devices.narrowed(cls, narrowed, self.claims, position)
         if narrowed is None:
             return 0
         if narrowed is not kind:
@@ -322,7 +339,7 @@ class Kernel:
             self.deferred = self.deferred or self.care.full_reservation(kind, cls.vector)
             return 0
         template = kind.template
-        if kind.needs_care or template.remaining is not None or single or cls.demand.attachments:
+        if kind.needs_care or template.remaining is not None or single or cls.demand.attachments or cls.devices:
             return self.open_one(cls, kind, room)
         number = -(-cls.left // room)
         pods = np.full(number, room, dtype=np.int64)
@@ -331,6 +348,11 @@ class Kernel:
 
     def open_one(self, cls: PodClass, kind: Kind, room: int) -> int:
         """Open one claim with up to `room` pods, charging limits, minimum values and reservations."""
+        if cls.devices:
+            narrowed = self.devices.narrowed(cls, kind, self.claims, None)
+            if narrowed is None:
+                return 0
+            kind, room = narrowed, min(room, narrowed.room(cls.vector))
         relaxed, reason = self.care.admitted(kind, cls.vector)
         if relaxed is None:
             self.deferred = self.deferred or reason

@@ -162,6 +162,8 @@ def _copy_claim(old: ClaimTable, new: ClaimTable, position: int) -> None:
         new.ports[copy] = old.ports[position]
     if position in old.volumes:
         new.volumes[copy] = old.volumes[position]
+    if position in old.devices:
+        new.devices[copy] = old.devices[position]
     if position in old.holds:
         new.holds[copy] = old.holds[position]
     if position in old.min_values_relaxed:

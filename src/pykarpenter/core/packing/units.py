@@ -2,7 +2,7 @@
 
 A unit keeps the machine kind it was planned for. It may go to any machine whose kind is at least as narrow, so no
 requirement is widened; a pod that counts in a rule over zones stays in its domain, so no count changes. Machines
-with host ports, volumes, reservations, minimum values or hostname affinity are left as they were planned.
+with host ports, volumes, devices, reservations, minimum values or hostname affinity are left as they were planned.
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ def _movable(
 ) -> bool:
     claims = kernel.claims
     if kind.needs_care or position in claims.ports or position in claims.volumes or position in claims.holds:
+        return False
+    if position in claims.devices:
         return False
     for share in claims.shares[position]:
         if share.members.index not in places:

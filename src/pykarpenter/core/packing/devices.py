@@ -1,0 +1,235 @@
+"""Devices on machines: whether a machine, existing or planned, can give a pod the devices of its claims.
+
+Asked like attachment limits, machine by machine. A planned machine is narrowed to the types that bring the devices
+and to where devices of the cluster can be reached. What was found is kept until the pod is placed there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from pykarpenter.core.devices.consumption import Usage, add
+from pykarpenter.core.devices.demand import ClaimDemand, DeviceDemand
+from pykarpenter.core.devices.ledger import Granted, Holder, Ledger, in_use, is_leaving
+from pykarpenter.core.devices.placing import ANYWHERE, Term, labels_of, terms_of
+from pykarpenter.core.devices.pools import PROMISED
+from pykarpenter.core.devices.search import Matcher, Pick, Search
+from pykarpenter.core.interning import Bools, Ints
+from pykarpenter.core.packing.claims import ClaimTable
+from pykarpenter.core.packing.classes import PodClass
+from pykarpenter.core.packing.device_supply import DeviceSupply, node_name
+from pykarpenter.core.packing.kinds import Kind, KindTable
+from pykarpenter.core.packing.node_table import NodeTable
+from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.requirements import Requirements
+from pykarpenter.core.snapshot import ClusterSnapshot
+
+UNREACHABLE = "no instance type is left that the devices can be reached from"
+
+
+@dataclass(slots=True)
+class _Proposal:
+    """What placing the pod would commit: per group of types the devices, and which claims they are for."""
+
+    picks: dict[int, list[Pick]] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+
+
+class DevicePlaces:
+    """The devices of one decision, and who holds them."""
+
+    def __init__(
+        self,
+        kinds: KindTable,
+        nodes: NodeTable,
+        snapshot: ClusterSnapshot,
+        settings: PackingSettings,
+        leaving: frozenset[str],
+    ) -> None:
+        self._kinds = kinds
+        self._nodes = nodes
+        self._claims = snapshot.devices.claims
+        self._rules = settings.label_rules
+        self._leaving = leaving
+        self._supply = DeviceSupply(nodes, snapshot, settings.label_rules)
+        self._matcher = Matcher()
+        self._proposals: dict[int, _Proposal] = {}
+        self._drivers: dict[Holder, dict[int, frozenset[str]]] = {}
+        # Why the last question was answered with no.
+        self.reason = ""
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        claims = [claim for _, claim in sorted(self._claims.items())]
+        return Ledger(in_use(claims, self._leaving, self._supply.devices))
+
+    def _open(self, demand: DeviceDemand) -> list[ClaimDemand]:
+        """The claims that still need devices."""
+        return [claim for claim in demand if claim.key not in self._ledger.granted and not self._is_allocated(claim)]
+
+    def _is_allocated(self, claim: ClaimDemand) -> bool:
+        namespace = claim.key.partition("/")[0]
+        return claim.allocation is not None and not is_leaving(namespace, claim.reserved_for, self._leaving)
+
+    def _settled(self, demand: DeviceDemand) -> Iterator[tuple[ClaimDemand, tuple[Term, ...], Holder | None]]:
+        """The claims that have devices: where these can be reached, and the machine they are part of, if planned."""
+        for claim in demand:
+            granted = self._ledger.granted.get(claim.key)
+            if granted is not None:
+                yield claim, (Term(None, granted.requirements),), granted.holder if granted.tied else None
+            elif claim.allocation is not None and self._is_allocated(claim):
+                selector = claim.allocation.node_selector
+                yield claim, ANYWHERE if selector is None else terms_of(selector, self._rules), None
+
+    # Machines that exist.
+
+    def node_mask(self, demand: DeviceDemand) -> Bools | None:
+        """Machines that may do; None when the claims do not say."""
+        return self._supply.having_devices() if self._open(demand) else None
+
+    def fit_on_node(self, index: int, cls: PodClass) -> bool:
+        """Whether the machine can give the pod its devices; remembers how."""
+        view = self._nodes.views[index]
+        name, own = node_name(view), labels_of(view.labels, self._rules)
+        holder: Holder = ("node", index)
+        for claim, terms, tied in self._settled(cls.devices):
+            if (tied is not None and tied != holder) or not any(term.admits(name, own) for term in terms):
+                self.reason = f"claim {claim.key}: its devices cannot be reached from node {name}"
+                return False
+        wanted = self._open(cls.devices)
+        picks: dict[int, list[Pick]] = {0: []}
+        if wanted:
+            used = self._ledger.used(holder, 0)
+            add(used, self._supply.taken_early(index, self._ledger.fixed))
+            found = Search[bool](self._supply.of_node(index), used, self._matcher, _unchanged).run(wanted, True)
+            if isinstance(found, str):
+                self.reason = found
+                return False
+            picks[0] = found[0]
+        self._proposals[cls.index] = _Proposal(picks, tuple(claim.key for claim in wanted))
+        return True
+
+    def place_on_node(self, index: int, cls: PodClass) -> None:
+        self._commit(("node", index), self._proposals.pop(cls.index))
+
+    # Machines being planned.
+
+    def narrowed(self, cls: PodClass, kind: Kind, claims: ClaimTable, position: int | None) -> Kind | None:
+        """The kind with only what can give the pod its devices beside what the claim holds; remembers how."""
+        self._release(claims)
+        used = cls.vector if position is None else claims.used[position] + cls.vector
+        holder: Holder | None = None if position is None else ("claim", position)
+        settled = self._at_settled(cls, kind, used, holder)
+        if settled is None:
+            return None
+        wanted = self._open(cls.devices)
+        if not wanted:
+            groups = self._ledger.groups(holder)
+            self._proposals[cls.index] = _Proposal({group: [] for group in groups or ()})
+            return settled
+        return self._searched(cls, wanted, settled, used, holder)
+
+    def _at_settled(self, cls: PodClass, kind: Kind, used: Ints, holder: Holder | None) -> Kind | None:
+        """The kind where the claims that have devices can be used."""
+        for claim, terms, tied in self._settled(cls.devices):
+            self.reason = f"claim {claim.key}: its devices cannot be reached from a new machine"
+            if tied is not None and tied != holder:
+                return None
+            options = [found for term in terms if (found := self._merged(kind, term)) is not None]
+            reachable = next((found for found in options if len(found.surviving(used))), None)
+            if reachable is None:
+                return None
+            kind = reachable
+        return kind
+
+    def _searched(
+        self, cls: PodClass, wanted: list[ClaimDemand], kind: Kind, used: Ints, holder: Holder | None
+    ) -> Kind | None:
+        """One search for each group of types; where one of them narrows the machine, the next must follow."""
+        row_groups = self._supply.groups(kind.template.table)
+        mine = self._ledger.groups(holder)
+        picks: dict[int, list[Pick]] = {}
+        # Of the groups that have devices the one that got furthest says most.
+        reasons: list[tuple[bool, int, int, str]] = []
+        state = kind
+        for group in self._ordered(kind, kind.surviving(used), row_groups):
+            if mine is not None and group not in mine:
+                continue
+            rows = np.flatnonzero(row_groups == group)
+
+            def narrow(at: Kind, term: Term, rows: Ints = rows) -> Kind | None:
+                found = self._merged(at, term)
+                return found if found is not None and np.isin(found.surviving(used), rows).any() else None
+
+            if not np.isin(state.surviving(used), rows).any():
+                continue
+            search = Search[Kind](self._supply.of_group(group), self._ledger.used(holder, group), self._matcher, narrow)
+            found = search.run(wanted, state)
+            if isinstance(found, str):
+                reasons.append((bool(self._supply.of_group(group).candidates), search.progress, len(rows), found))
+            else:
+                picks[group], state = found
+        state = self._kinds.restrict(state, np.isin(row_groups, list(picks)))
+        left = row_groups[state.surviving(used)]
+        picks = {group: picked for group, picked in picks.items() if (left == group).any()}
+        if not picks:
+            self.reason = max(reasons)[3] if reasons else UNREACHABLE
+            return None
+        self._proposals[cls.index] = _Proposal(picks, tuple(claim.key for claim in wanted))
+        return state
+
+    def _merged(self, kind: Kind, term: Term) -> Kind | None:
+        """The kind once it is where the term says; a node that has a name already is no new machine."""
+        if term.names is not None:
+            return None
+        return self._kinds.merge(kind, self._kinds.sets.intern(term.requirements))
+
+    @staticmethod
+    def _ordered(kind: Kind, rows: Ints, row_groups: Ints) -> list[int]:
+        """The groups of the rows, the one with the cheapest type first."""
+        price = kind.selection.price[kind.template.table.row_type[rows]]
+        order = rows[np.argsort(price, kind="stable")]
+        return list(dict.fromkeys(row_groups[order].tolist()))
+
+    def place_on_claim(self, cls: PodClass, claims: ClaimTable, position: int) -> None:
+        holder: Holder = ("claim", position)
+        self._commit(holder, self._proposals.pop(cls.index))
+        drivers = [set(found) for found in self._drivers.get(holder, {}).values()]
+        # Whichever type is bought, the node waits only for drivers that each of them brings.
+        claims.devices[position] = tuple(sorted(set.intersection(*drivers))) if drivers else ()
+
+    def _commit(self, holder: Holder, proposal: _Proposal) -> None:
+        usages: dict[int, Usage] = {}
+        drivers = self._drivers.get(holder, {})
+        after: dict[int, frozenset[str]] = {}
+        for group, picks in proposal.picks.items():
+            usages[group] = {}
+            for pick in picks:
+                add(usages[group], pick.usage)
+            after[group] = drivers.get(group, frozenset()) | {pick.device.id.driver for pick in picks}
+        if usages:
+            self._ledger.commit(holder, usages)
+            self._drivers[holder] = after
+        every = [pick for picks in proposal.picks.values() for pick in picks]
+        for key in proposal.claims:
+            own = [pick for pick in every if pick.claim == key]
+            reach = Requirements(item for pick in own if pick.term for item in pick.term.requirements.values())
+            tied = any(pick.device.id.origin == PROMISED or pick.device.scope.is_local for pick in own)
+            self._ledger.granted[key] = Granted(holder, tied, reach)
+
+    def _release(self, claims: ClaimTable) -> None:
+        """Types that later pods ruled out give back what they held."""
+        for kind_of_holder, position in self._ledger.undecided():
+            if kind_of_holder == "claim":
+                kind = self._kinds.kinds[int(claims.kinds[position])]
+                rows = kind.surviving(claims.used[position])
+                alive = set(self._supply.groups(kind.template.table)[rows].tolist())
+                self._ledger.keep((kind_of_holder, position), alive)
+
+
+def _unchanged(state: bool, _: Term) -> bool:
+    return state
