@@ -321,7 +321,8 @@ class Kernel:
         template = kind.template
         if template.remaining is None:
             return kind
-        bold = not self.modest or NODES in template.remaining or bool(kind.min_values)
+        # Only some types bring devices, perhaps none of the small ones.
+        bold = not self.modest or NODES in template.remaining or bool(kind.min_values) or bool(cls.devices)
         shares = (1,) if bold else _SHARES_OF_LIMITS
         for share in shares:
             allowed = template.within_limits(share)
