@@ -27,6 +27,7 @@ GROUPS: tuple[tuple[str, tuple[Metric, ...]], ...] = (
     ("Voluntary disruption", catalog.DISRUPTION),
     ("Cluster state and cloud provider", catalog.STATE_AND_CLOUD),
     ("Conditions, per kind (nodeclaim, nodepool, node, capacitybuffer)", catalog.status_metrics("<kind>")),
+    ("Conditions of nodeclaims, nodepools and capacitybuffers, old names", catalog.deprecated_status_metrics()),
     ("Controllers, queues, client, leadership", catalog.FRAMEWORK),
     ("Our own", catalog.OWN),
 )

@@ -53,6 +53,8 @@ class Use:
 
 # Calls whose kind or subresource is a variable: module and variable -> what it can be.
 VARIABLES: dict[tuple[str, str], list[Kind[Any]]] = {
+    # Core kinds, and CapacityBuffers with their gate, which watches them anyway.
+    ("controllers/metrics/conditions.py", "kind"): [kinds.NODE_CLAIM, kinds.NODE_POOL, kinds.NODE],
     ("controllers/buffers.py", "kind"): list(buffers.SCALABLE.values()),
     # Only asked where definitions may not be read.
     ("controllers/startup_checks.py", "kind"): [],

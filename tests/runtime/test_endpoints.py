@@ -20,7 +20,7 @@ async def fetched(port, path):
 
 def serve(story, **options):
     async def main():
-        endpoints = Endpoints(lambda: b"metric 1\n", 0, 0, host="127.0.0.1", **options)
+        endpoints = Endpoints(lambda: iter([b"metric 1\n"]), 0, 0, host="127.0.0.1", **options)
         await endpoints.start()
         try:
             await story(endpoints, *endpoints.ports)

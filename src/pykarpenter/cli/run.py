@@ -113,7 +113,7 @@ class _Process:
     async def _serve(self) -> None:
         settings = self._settings
         endpoints = Endpoints(
-            self._metrics.expose, settings.metrics_port, settings.health_probe_port, settings.enable_profiling
+            self._metrics.stream, settings.metrics_port, settings.health_probe_port, settings.enable_profiling
         )
         endpoints.checks["caches"] = lambda: "not started"
         try:
@@ -158,6 +158,7 @@ class _Process:
                 metrics=self._metrics,
                 observer=self._metrics,
                 garbage=GarbagePause(),
+                tables=self._metrics,
             )
         endpoints.checks["caches"] = lambda: None if operator.is_ready else ", ".join(operator.watches.unsynced())
         await operator.run()

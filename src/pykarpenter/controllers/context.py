@@ -14,8 +14,10 @@ from typing import Protocol, TypeVar
 from pykarpenter.api.kinds import Kind
 from pykarpenter.api.nodes import ObjectReference
 from pykarpenter.cloud.provider import CloudProvider
+from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.gauge_tables import GaugeTable
 from pykarpenter.runtime.offload import Inline, Offload
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.state.cluster import ClusterState
@@ -140,6 +142,9 @@ class Context:
     metrics: Metrics
     sync: Synced = field(default_factory=AlwaysSynced)
     offload: Offload = field(default_factory=Inline)
+    pod_times: PodTimes = field(default_factory=PodTimes)
+    # Gauges of the scheduling pass that runs now.
+    passes: GaugeTable = field(default_factory=lambda: GaugeTable(lambda: 0.0))
     # This process, as the Lease names it; plan ids derive from it.
     identity: str = "pykarpenter"
 

@@ -21,6 +21,8 @@ from pykarpenter.cloud.vetting import Vetted
 from pykarpenter.controllers.context import Context, Factory, Metrics, NoMetrics, Recorder, Runnable
 from pykarpenter.controllers.disruption.assembly import disruption_controllers
 from pykarpenter.controllers.machines import machine_controllers
+from pykarpenter.controllers.metrics.assembly import Tables, observability_controllers
+from pykarpenter.controllers.metrics.provider import MeteredProvider
 from pykarpenter.controllers.nodepool import nodepool_controllers
 from pykarpenter.controllers.provisioning.assembly import provisioning_controllers
 from pykarpenter.controllers.state_gauges import StateGauges
@@ -34,6 +36,7 @@ from pykarpenter.kube.leases import LeaderElector, new_identity
 from pykarpenter.kube.observer import IGNORE_KUBE, KubeObserver
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.garbage import GarbagePause
+from pykarpenter.runtime.gauge_tables import GaugeTable
 from pykarpenter.runtime.logs import get_logger
 from pykarpenter.runtime.offload import Inline, Offload
 from pykarpenter.runtime.settings import Settings
@@ -94,8 +97,12 @@ class Operator:
         garbage: GarbagePause | None = None,
         chance: Callable[[], float] | None = None,
         factories: Sequence[Factory] | None = None,
+        tables: Tables | None = None,
     ) -> None:
-        """`elector` is given when the provider writes through the same fence; `chance` makes jitter repeatable."""
+        """`elector` is given when the provider writes through the same fence; `chance` makes jitter repeatable.
+
+        Gauges of nodes, pools, pods and conditions, and the events of conditions, need `tables` to be shown in.
+        """
         self.settings = settings
         self.identity = elector.identity if elector is not None else identity or new_identity()
         self._clock = clock
@@ -107,7 +114,8 @@ class Operator:
         writer: KubeApi = api if self._leads_alone else FencedApi(api, self._elector, observer)
         if settings.dry_run:
             writer = DryRunApi(api)
-        guarded = GuardedProvider(provider, clock.now, _catalogue_reporter(metrics))
+        metered = MeteredProvider(provider, clock, metrics)
+        guarded = GuardedProvider(metered, clock.now, _catalogue_reporter(metrics))
         classes = frozenset((kind.group, kind.kind) for kind in provider.traits.node_classes)
         self.state = ClusterState(classes, settings.nomination_s)
         self.watches = Watches(api, clock, observer=observer, garbage=garbage, chance=chance)
@@ -127,11 +135,20 @@ class Operator:
             sync=self.sync,
             offload=offload or Inline(),
             identity=self.identity,
+            passes=GaugeTable(clock.now),
         )
+        self._controllers = self._composed(factories, tables)
+
+    def _composed(self, factories: Sequence[Factory] | None, tables: Tables | None) -> list[Runnable]:
         if factories is None:
-            factories = DRY_RUN_FACTORIES if settings.dry_run else FACTORIES
-        self._controllers: list[Runnable] = [item for factory in factories for item in factory(self.context)]
-        self._controllers.append(StateGauges(self.context))
+            factories = DRY_RUN_FACTORIES if self.settings.dry_run else FACTORIES
+        made: list[Runnable] = [item for factory in factories for item in factory(self.context)]
+        made.append(StateGauges(self.context))
+        if tables is not None:
+            tables.use_table("scheduling", self.context.passes)
+            if not self.settings.disable_cluster_state_observability:
+                made.extend(observability_controllers(self.context, tables))
+        return made
 
     @property
     def is_ready(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -20,6 +21,9 @@ from pykarpenter.runtime.observer import WorkObserver, current_observer
 from pykarpenter.runtime.queue import QueueShutDown, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
+
+# The controller whose work the current task does, for metrics of what it calls.
+AT_WORK: ContextVar[str] = ContextVar("controller_at_work", default="")
 
 # The world misbehaves in these ways every day; any other exception is a defect of ours and counts as a panic.
 _EXPECTED = (ApiError, CloudError, OSError, TimeoutError)
@@ -103,6 +107,8 @@ class Controller(Generic[K]):
             self._observer.work_running(self.name, len(self._active), self._workers)
 
     async def _reconcile_once(self, key: K) -> str:
+        # In the key's own task: nothing has to be reset.
+        AT_WORK.set(self.name)
         try:
             result = await self._reconcile(key) or DONE
         except Exception as error:
@@ -145,6 +151,7 @@ class Loop:
 
     async def run(self) -> None:
         """Step until cancelled."""
+        AT_WORK.set(self.name)
         while True:
             self._woken.clear()
             started = self._clock.monotonic()

@@ -8,7 +8,7 @@ only with profiling on, and shows code locations and counts, never the content o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -23,7 +23,7 @@ Check = Callable[[], str | None]
 class Endpoints:
     """Serves probes on one port and metrics on another; a port of 0 takes any free one."""
 
-    expose: Callable[[], bytes]
+    expose: Callable[[], Iterator[bytes]]
     metrics_port: int = 8080
     health_port: int = 8081
     profiling: bool = False
@@ -65,6 +65,12 @@ class Endpoints:
         text = "".join(f"[-]{name} failed: {problem}\n" for name, problem in problems.items())
         return web.Response(status=500, text=text)
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        body = await asyncio.to_thread(self.expose)
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        """Sent piece by piece: the first bytes are out before the last are rendered, and none of it waits in memory."""
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        await response.prepare(request)
+        pieces = self.expose()
+        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+            await response.write(piece)
+        await response.write_eof()
+        return response

@@ -270,6 +270,21 @@ def status_metrics(kind: str, extra: tuple[str, ...] = ()) -> tuple[Metric, ...]
     return tuple(replace(family, open_labels=True) for family in families)
 
 
+def deprecated_status_metrics() -> tuple[Metric, ...]:
+    """The same without a kind in the name, as older dashboards ask for them; group and kind are labels."""
+    families = status_metrics("<kind>")
+    return tuple(
+        replace(
+            family,
+            name=family.name.replace("operator_<kind>_", "operator_"),
+            labels=("group", "kind", *family.labels),
+            open_labels=False,
+            help=f"{family.help} (deprecated: ask for the kind's own)",
+        )
+        for family in families
+    )
+
+
 CATALOG: dict[str, Metric] = {
     metric.name: metric
     for group in (
@@ -283,6 +298,7 @@ CATALOG: dict[str, Metric] = {
         FRAMEWORK,
         OWN,
         *(status_metrics(kind) for kind in ("nodeclaim", "nodepool", "node", "capacitybuffer")),
+        deprecated_status_metrics(),
     )
     for metric in group
 }

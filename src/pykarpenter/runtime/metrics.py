@@ -9,7 +9,7 @@ from any thread.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import prometheus_client
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from pykarpenter import __version__
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.gauge_tables import GaugeTable
 from pykarpenter.runtime.metric_catalog import CATALOG, COUNTER, GAUGE, HISTOGRAM, SUMMARY, Metric
 from pykarpenter.runtime.summaries import QuantileSummary
 
@@ -35,6 +36,8 @@ class MetricsRegistry:
         self._families: dict[str, Any] = {}
         self._labels: dict[str, tuple[str, ...]] = {}
         self._catalog: dict[str, Metric] = dict(CATALOG)
+        self._tables: dict[str, GaugeTable] = {}
+        self._controllers: set[str] = set()
         self._unfinished: dict[str, Callable[[], tuple[float, float]]] = {}
         self.registry.register(_UnfinishedWork(self._unfinished))
         # process_resident_memory_bytes and its kin: the slope that a soak run watches (F38).
@@ -49,6 +52,7 @@ class MetricsRegistry:
             },
             1,
         )
+        self.count("controller_runtime_conversion_webhook_panics_total", {}, 0)
 
     def define(self, metric: Metric) -> None:
         """Add a family, or replace a predefined one that was not used yet (a provider's labels, for example)."""
@@ -60,9 +64,19 @@ class MetricsRegistry:
         """Let a collector of its own answer for some families at every scrape."""
         self.registry.register(collector)
 
+    def use_table(self, name: str, table: GaugeTable) -> None:
+        """Show a table of gauges from now on, instead of the one of that name before."""
+        self._tables[name] = table
+
+    def stream(self) -> Iterator[bytes]:
+        """The text exposition, piece by piece; with many nodes it takes its time, so ask for it in a thread."""
+        yield prometheus_client.generate_latest(self.registry)
+        for name in sorted(self._tables):
+            yield from self._tables[name].chunks()
+
     def expose(self) -> bytes:
-        """The text exposition; with many nodes this takes a good part of a second, so call it in a thread."""
-        return prometheus_client.generate_latest(self.registry)
+        """The whole text exposition at once."""
+        return b"".join(self.stream())
 
     def count(self, name: str, labels: Mapping[str, str], amount: float = 1.0) -> None:
         self._child(COUNTER, name, labels).inc(amount)
@@ -137,6 +151,11 @@ class MetricsRegistry:
         self.observe("workqueue_queue_duration_seconds", _queue(name), seconds)
 
     def work_running(self, name: str, active: int, limit: int) -> None:
+        if name not in self._controllers:
+            # Shown as zero from the start: nothing here gives up on a key or cuts work short, and alerts may ask.
+            self._controllers.add(name)
+            for family in ("terminal_reconcile_errors", "reconcile_timeouts", "reconcile_panics", "reconcile_errors"):
+                self.count(f"controller_runtime_{family}_total", {"controller": name}, 0)
         self.gauge("controller_runtime_active_workers", {"controller": name}, active)
         self.gauge("controller_runtime_max_concurrent_reconciles", {"controller": name}, limit)
 

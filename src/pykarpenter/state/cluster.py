@@ -361,6 +361,10 @@ class ClusterState:
         """Every tracked NodeClaim, ordered by name."""
         return self._machines.claims()
 
+    def instance_types(self, pool: str) -> tuple[InstanceType, ...]:
+        """The pool's types as last listed; none when they are not known yet."""
+        return self._instance_types.get(pool) or ()
+
     def usage(self, pool: str) -> Resources:
         """What the pool's machines count for against its limits, `nodes` included; promises are in the ledger."""
         self._refresh()

@@ -6,7 +6,6 @@ from pykarpenter.controllers.buffers import CapacityBuffers
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
-from pykarpenter.controllers.provisioning.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.provisioner import Pack, Provisioner
 from pykarpenter.controllers.provisioning.purchases import Purchases
 from pykarpenter.controllers.provisioning.triggers import NodeTrigger, PodTrigger
@@ -17,7 +16,7 @@ from pykarpenter.core.packing import PackingEngine
 def provisioning_controllers(ctx: Context, pack: Pack | None = None) -> list[Runnable]:
     """Without `pack`, an engine of their own that keeps its tables warm from plan to plan."""
     batcher = Batcher(ctx.clock, idle_s=ctx.settings.batch_idle_duration, max_s=ctx.settings.batch_max_duration)
-    times, purchases = PodTimes(), Purchases()
+    times, purchases = ctx.pod_times, Purchases()
     gated: list[Runnable] = []
     if ctx.settings.feature_gates.capacity_buffer:
         gated.append(CapacityBuffers(ctx, batcher.trigger))

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
-from pykarpenter.controllers.provisioning.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.purchases import Purchases
 from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter, is_virtual
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
@@ -76,6 +76,7 @@ class Provisioner:
             return None
         plan_id = self._next_plan_id(snapshot.now)
         self._reporter.found(batch, plan_id, self._ctx.clock.monotonic() - started)
+        self._reporter.begun(snapshot, batch, plan_id)
         snapshot, held = self._without_held(snapshot)
         plan = await self._decide(snapshot, held, plan_id)
         if self._ctx.settings.dry_run:

@@ -8,8 +8,9 @@ from pykarpenter.api import kinds, labels
 from pykarpenter.api.pods import Pod
 from pykarpenter.controllers.context import Context
 from pykarpenter.controllers.identity import pod_reference, reference
+from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.creation import Outcome, shortened
-from pykarpenter.controllers.provisioning.pod_times import PodTimes
+from pykarpenter.core.effective_zone import FLEXIBLE, NONE, effective_zone
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
@@ -24,6 +25,7 @@ class PlanReporter:
     def __init__(self, ctx: Context, times: PodTimes) -> None:
         self._ctx = ctx
         self._times = times
+        self._zones_shown: tuple[str, ...] = ()
         self._log = get_logger(controller=CONTROLLER)
 
     def found(self, pods: Sequence[Pod], plan_id: str, duration_s: float) -> None:
@@ -36,7 +38,36 @@ class PlanReporter:
             plan=plan_id,
         )
 
+    def begun(self, snapshot: ClusterSnapshot, pods: Sequence[Pod], plan_id: str) -> None:
+        """A pass over these pods runs from now on; `planned` ends it."""
+        labelled = {"controller": CONTROLLER, "scheduling_id": plan_id}
+        self._ctx.passes.put(
+            CONTROLLER,
+            [("karpenter_scheduler_queue_depth", labelled, len(pods))],
+            [("karpenter_scheduler_unfinished_work_seconds", labelled, self._ctx.clock.now())],
+        )
+        self._show_zones(snapshot, pods)
+
+    def _show_zones(self, snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> None:
+        rules = self._ctx.provider.traits.label_rules
+        types = (kind for pool in snapshot.instance_types.values() for kind in pool)
+        zones = sorted({offering.zone for kind in types for offering in kind.offerings if offering.zone})
+        counts = dict.fromkeys((*self._zones_shown, *zones, FLEXIBLE, NONE), 0)
+        # Pods of one workload need the same zone: each shape is looked at once.
+        known: dict[tuple[int, int, int], str] = {}
+        for pod in pods:
+            spec = pod.spec
+            shape = (id(spec.node_selector), id(spec.affinity), id(pod) if spec.volumes else 0)
+            if shape not in known:
+                known[shape] = effective_zone(pod, snapshot.volumes, zones, rules)
+            counts[known[shape]] += 1
+        self._zones_shown = tuple(zones)
+        for zone, count in counts.items():
+            labelled = {"controller": CONTROLLER, "zone": zone}
+            self._ctx.metrics.gauge("karpenter_scheduler_pending_pods_by_effective_zone_count", labelled, count)
+
     def planned(self, plan: LaunchPlan, plan_id: str, duration_s: float) -> None:
+        self._ctx.passes.drop(CONTROLLER)
         metrics = self._ctx.metrics
         metrics.observe("karpenter_scheduler_scheduling_duration_seconds", {"controller": CONTROLLER}, duration_s)
         metrics.gauge(

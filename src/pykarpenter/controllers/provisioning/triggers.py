@@ -11,8 +11,8 @@ from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
+from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.batcher import Batcher
-from pykarpenter.controllers.provisioning.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.purchases import YOUNG_S, Purchases
 from pykarpenter.core.packing.eligibility import is_provisionable
 from pykarpenter.core.taints import first_untolerated

@@ -20,6 +20,9 @@ class PodTimes:
         self._decided.add(pod.uid)
         return max(0.0, now - self._seen_at[pod.uid])
 
+    def is_decided(self, pod: Pod) -> bool:
+        return pod.uid in self._decided
+
     def forget(self, pod: Pod) -> None:
         """The pod is bound, finished or gone."""
         self._seen_at.pop(pod.uid, None)
