@@ -323,3 +323,18 @@ def test_spread_holds_across_plans_while_machines_are_still_being_launched() -> 
         assert len(claims) <= 8
 
     story(main)
+
+
+def test_the_price_of_a_plan_stands_beside_its_lower_bound() -> None:
+    """An operator sees how far from the optimum the last purchase was."""
+
+    async def main(world: World) -> None:
+        await world.begin()
+        await world.pool()
+        await world.deployment("web", 5, cpu="2")
+        await world.until_running("web", 5)
+        price = world.metrics.gauges["pykarpenter_plan_price_per_hour"]
+        bound = world.metrics.gauges["pykarpenter_plan_lower_bound_per_hour"]
+        assert 0 < bound <= price
+
+    story(main)

@@ -37,12 +37,13 @@ class Recorded:
 
     def __init__(self) -> None:
         self.counts: list[tuple[str, dict[str, str], float]] = []
+        self.gauges: dict[str, float] = {}
 
     def count(self, name: str, labels: dict[str, str], amount: float = 1.0) -> None:
         self.counts.append((name, labels, amount))
 
     def gauge(self, name: str, labels: dict[str, str], value: float) -> None:
-        pass
+        self.gauges[name] = value
 
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
         pass

@@ -80,7 +80,22 @@ class PlanReporter:
                 nodeclaims=len(plan.claims),
                 pods=sum(len(claim.pods) for claim in plan.claims),
                 plan=plan_id,
+                **self._cost(plan),
             )
+
+    def _cost(self, plan: LaunchPlan) -> dict[str, str]:
+        """Price, bound and gap for the log line, as far as they are known; the gauges get the same numbers."""
+        known: dict[str, str] = {}
+        price, bound = plan.price_per_hour, plan.lower_bound
+        if price is not None:
+            self._ctx.metrics.gauge("pykarpenter_plan_price_per_hour", {}, price)
+            known["price-per-hour"] = f"{price:.4f}"
+        if bound is not None:
+            self._ctx.metrics.gauge("pykarpenter_plan_lower_bound_per_hour", {}, bound)
+            known["lower-bound"] = f"{bound:.4f}"
+        if price and bound:
+            known["gap"] = f"{(price / bound - 1) * 100:.1f}%"
+        return known
 
     def would_launch(self, plan: LaunchPlan, plan_id: str) -> None:
         """Dry run: what a plan would create, and why pods are left out."""
