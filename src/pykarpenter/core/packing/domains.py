@@ -325,7 +325,7 @@ class DomainPlacer:
         cap = min(kernel.new_host_cap(rung), 1 if cls.ports else MANY)
         if cap <= 0:
             return 0
-        for root in kernel.roots:
+        for root in kernel.roots_for(cls, rung, found.guest):
             kind = kernel.opening_kind(root, cls, rung, found.guest)
             if kind is None:
                 continue

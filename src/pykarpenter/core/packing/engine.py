@@ -204,9 +204,9 @@ class Decision:
         tolerate = supply.prefers_no_schedule or nodes.has_prefer_no_schedule()
         Ladders(topology, supply.sets, settings, tolerate).prepare(batch.classes, in_batch)
         devices = DevicePlaces(supply.kinds, nodes, self._snapshot, settings, in_batch)
-        return Kernel(
-            columns, nodes, supply.templates, supply.kinds, topology, care, attachments, devices, self._modest
-        )
+        kernel = Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments, devices)
+        kernel.modest, kernel.cost_first = self._modest, settings.cross_pool_cost
+        return kernel
 
     def _namespaces(self, batch: Batch) -> Namespaces:
         known: dict[str, Mapping[str, str]] = {}

@@ -42,9 +42,10 @@ class Kernel:
         care: Care,
         attachments: Attachments,
         devices: DevicePlaces,
-        modest: bool = True,
     ) -> None:
-        self.modest = modest
+        # Whether small pods leave large types out under limits, and whether price goes before a pool's weight.
+        self.modest = True
+        self.cost_first = False
         self.columns = columns
         self.nodes = nodes
         self.templates = templates
@@ -289,7 +290,7 @@ class Kernel:
         if single and not self.starts_affinity(rung):
             return 0
         placed = 0
-        for root in self.roots:
+        for root in self.roots_for(cls, rung, guest):
             kind = self.opening_kind(root, cls, rung, guest)
             while kind is not None and cls.left:
                 step = self.open_some(cls, rung, kind, single)
@@ -301,6 +302,21 @@ class Kernel:
             if not cls.left or self.deferred or (single and placed):
                 break
         return placed
+
+    def roots_for(self, cls: PodClass, rung: Rung, guest: int) -> list[Kind]:
+        """The pools in the order they are tried: by weight and name, or by price per pod when cost comes first."""
+        if not self.cost_first or len(self.roots) < 2:
+            return self.roots
+        return sorted(self.roots, key=lambda root: self._price_per_pod(root, cls, rung, guest))
+
+    def _price_per_pod(self, root: Kind, cls: PodClass, rung: Rung, guest: int) -> float:
+        kind = self.opening_kind(root, cls, rung, guest)
+        if kind is None or not len(kind.rows):
+            return np.inf
+        wanted = cls.vector > 0
+        rooms = (kind.usable[:, wanted] // cls.vector[wanted]).min(axis=1)
+        price = kind.selection.price[kind.template.table.row_type[kind.rows]]
+        return float(np.where(rooms > 0, price / np.maximum(rooms, 1), np.inf).min())
 
     def opening_kind(self, root: Kind, cls: PodClass, rung: Rung, guest: int) -> Kind | None:
         """What a new machine of the template would be for such a pod; None when it cannot be."""
