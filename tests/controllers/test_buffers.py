@@ -105,8 +105,9 @@ def test_a_share_of_a_workload_follows_its_scale() -> None:
         await buffer(world, scalableRef={"apiGroup": "apps", "kind": "Deployment", "name": "web"}, percentage=50)
         await asyncio.sleep(5)
         assert (await shown(world)).status.replicas == 2
+        await asyncio.sleep(10)
         await world.scale("web", 9)
-        await asyncio.sleep(40)
+        await asyncio.sleep(3)
         assert (await shown(world)).status.replicas == 5
 
     story(tell, settings=ON)

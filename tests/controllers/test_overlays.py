@@ -134,3 +134,41 @@ def test_a_pool_is_not_used_before_its_overlays_were_evaluated() -> None:
         assert await bought(world) == "m-4x-amd64-linux"
 
     story(tell, settings=ON)
+
+
+@pytest.mark.promise("API-1.5.10")
+def test_overlays_are_evaluated_again_when_a_class_changes() -> None:
+    """Another class may mean other machines; waiting hours for the next look would buy the wrong ones."""
+
+    async def tell(world: World) -> None:
+        inner = world.make_provider
+        asked: list[float] = []
+
+        def counting(api: Any) -> Any:
+            provider = inner(api)
+            listed = provider.instance_types
+
+            async def instance_types(pool: Any) -> Any:
+                asked.append(world.clock.monotonic())
+                return await listed(pool)
+
+            provider.instance_types = instance_types
+            return provider
+
+        world.make_provider = counting
+        await world.begin()
+        await overlay(world, "discount", "m-4x-amd64-linux", price="0.001")
+        await world.pool(requirements=FAMILIES)
+        await asyncio.sleep(60)
+        assert world.operator is not None
+        revision = world.operator.state.consolidation_revision
+        await world.api.patch(kinds.KWOK_NODE_CLASS, "default", {"metadata": {"labels": {"a": "b"}}})
+        await asyncio.sleep(5)
+        assert world.operator.state.consolidation_revision == revision, "a label is no new generation"
+        asked.clear()
+        await world.api.patch(kinds.KWOK_NODE_CLASS, "default", {"spec": {"nodeRegistrationDelay": "1s"}})
+        await asyncio.sleep(5)
+        assert asked
+        assert world.operator.state.consolidation_revision != revision
+
+    story(tell, settings=ON)

@@ -162,3 +162,30 @@ def test_b36_a_node_without_provider_id_is_left_alone_with_an_event() -> None:
         assert ("Node", "stray", "InvalidProviderID") in [e[:3] for e in world.recorded.events]
 
     story(tell)
+
+
+def test_b35_a_ready_claim_says_that_another_claims_its_machine_until_that_is_corrected() -> None:
+    """The one in service is just as much in doubt as the newcomer; nothing is deleted meanwhile."""
+    conflict = "pykarpenter.sh/IdentityConflict"
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await world.claim("c1")
+        await world.claim("c2")
+        await world.ready("c1")
+        await world.ready("c2")
+        first, second = await world.get_claim("c1"), await world.get_claim("c2")
+        assert first is not None and second is not None
+        wrong = {"status": {"providerID": first.status.provider_id}}
+        await world.api.patch(kinds.NODE_CLAIM, "c2", wrong, subresource="status")
+        await asyncio.sleep(5)
+        assert await world.status_of(conflict, "c1") == await world.status_of(conflict, "c2") == "True"
+        assert world.recorded.counted("pykarpenter_identity_conflicts_total") == 2
+        assert await world.status_of("Ready", "c1") == "True"
+        right = {"status": {"providerID": second.status.provider_id}}
+        await world.api.patch(kinds.NODE_CLAIM, "c2", right, subresource="status")
+        await asyncio.sleep(5)
+        assert await world.reason_of(conflict, "c1") == await world.reason_of(conflict, "c2") == ""
+        assert len(await world.nodes()) == 2
+
+    story(tell)

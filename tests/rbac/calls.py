@@ -60,6 +60,7 @@ VARIABLES: dict[tuple[str, str], list[Kind[Any]]] = {
     ("controllers/startup_checks.py", "kind"): [],
     # The provider's classes: see `class_permissions`.
     ("controllers/nodepool/pools.py", "kind"): [],
+    ("controllers/overlays.py", "kind"): [],
     ("controllers/nodepool/pools.py", "self.class_kinds[ref.group, ref.kind]"): [],
 }
 SUBRESOURCES: dict[tuple[str, str], tuple[str, ...]] = {

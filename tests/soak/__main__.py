@@ -17,6 +17,7 @@ import msgspec
 from pykarpenter.sim.faults.shrinking import shrink
 from pykarpenter.sim.faults.stories import FAULTS, Story, crash_story, draw_story
 from pykarpenter.sim.faults.world import Outcome, run_story
+from tests.soak.bursts import run_burst
 
 OUT = Path("out/soak")
 # Faults that must be seen in a run of at least this many seeds.
@@ -30,12 +31,15 @@ def main() -> int:
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--replay", type=Path, help="run one written story instead of drawing any")
     parser.add_argument("--every-write", action="store_true", help="crash before each write of a small story in turn")
+    parser.add_argument("--burst", type=int, metavar="PODS", help="F10: so many pods at once, above the limits")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten failing stories")
     args = parser.parse_args()
     if args.replay is not None:
         return replay(args.replay)
     if args.every_write:
         return crash_everywhere(args.first_seed)
+    if args.burst is not None:
+        return burst(args.burst, args.first_seed)
     return soak(args.first_seed, args.seeds, shorten=not args.no_shrink)
 
 
@@ -61,6 +65,20 @@ def crash_everywhere(seed: int) -> int:
         if not outcome.fired.get("F21"):
             print(f"F21 exhaustive: {nth - 1} crash points, {bad} bad")
             return 1 if bad else 0
+
+
+def burst(pods: int, seed: int) -> int:
+    """F10: limits are used up and never passed."""
+    started = time.monotonic()
+    outcome = run_burst(pods, seed=seed, unreliable=5)
+    print(f"burst of {pods} pods in {time.monotonic() - started:.0f} s, {outcome.looks} writes of NodeClaims judged")
+    for pool, limits in outcome.limits.items():
+        for name, limit in limits.items():
+            used = outcome.used[pool].get(name, 0)
+            print(f"{pool}: {name} {used} of {limit}, {outcome.running[pool]} pods run")
+    for problem in outcome.problems[:10]:
+        print(f"  {problem}")
+    return 1 if outcome.problems else 0
 
 
 def soak(first: int, count: int, *, shorten: bool) -> int:

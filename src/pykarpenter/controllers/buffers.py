@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pykarpenter.api import kinds
 from pykarpenter.api.extras import CapacityBuffer
+from pykarpenter.api.kinds import Kind
 from pykarpenter.api.pods import PodTemplateSpec
 from pykarpenter.api.quantity import InvalidQuantity
 from pykarpenter.api.workloads import PodTemplate
@@ -26,7 +28,11 @@ from pykarpenter.runtime.controller import Controller, Result
 NAME = "capacitybuffer"
 PERIOD_S = 30.0
 ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
-SCALABLE = {"Deployment": kinds.DEPLOYMENT, "StatefulSet": kinds.STATEFUL_SET, "ReplicaSet": kinds.REPLICA_SET}
+SCALABLE: dict[str, Kind[Any]] = {
+    "Deployment": kinds.DEPLOYMENT,
+    "StatefulSet": kinds.STATEFUL_SET,
+    "ReplicaSet": kinds.REPLICA_SET,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class CapacityBuffers:
         self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
         ctx.caches.subscribe(kinds.CAPACITY_BUFFER, self._buffer_changed)
         ctx.caches.subscribe(kinds.POD_TEMPLATE, self._template_changed)
+        for kind in SCALABLE.values():
+            ctx.caches.subscribe(kind, partial(self._workload_changed, kind.kind))
 
     async def run(self) -> None:
         await self.controller.run()
@@ -73,6 +81,20 @@ class CapacityBuffers:
             reference = buffer.spec.pod_template_ref
             same = template is not None and reference is not None and reference.name == template.name
             if template is not None and same and buffer.namespace == template.namespace:
+                self.controller.enqueue(buffer.key)
+
+    def _workload_changed(self, kind: str, change: Changed[Any]) -> None:
+        """Its template or its scale may be another; its status, which changes all the time, says nothing."""
+        old, workload = change.old, change.new or change.old
+        if workload is None:
+            return
+        if old is not None and change.new is not None and old.metadata.generation == workload.metadata.generation:
+            return
+        for buffer in self._buffers.values():
+            reference = buffer.spec.scalable_ref
+            if reference is None or buffer.namespace != workload.namespace:
+                continue
+            if (reference.kind, reference.name) == (kind, workload.name):
                 self.controller.enqueue(buffer.key)
 
     async def reconcile(self, key: str) -> Result | None:

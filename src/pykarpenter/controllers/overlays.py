@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pykarpenter.api import kinds
 from pykarpenter.api.extras import NodeOverlay
-from pykarpenter.api.nodepool import NodePool
+from pykarpenter.api.nodepool import NodeClass, NodePool
 from pykarpenter.cloud.overlaid import OverlaidProvider
 from pykarpenter.controllers.context import Changed, Context
+from pykarpenter.controllers.nodepool.pools import Pools
 from pykarpenter.core import conditions
 from pykarpenter.core.overlays import apply_overlays
 from pykarpenter.kube.errors import Conflict, NotFound
@@ -35,6 +36,8 @@ class NodeOverlays:
         self._loop = Loop(NAME, self.step, clock=ctx.clock)
         ctx.caches.subscribe(kinds.NODE_OVERLAY, self._overlay_changed)
         ctx.caches.subscribe(kinds.NODE_POOL, self._pool_changed)
+        for kind in Pools(ctx).class_kinds.values():
+            ctx.caches.subscribe(kind, self._class_changed)
 
     async def run(self) -> None:
         await self._loop.run()
@@ -45,6 +48,11 @@ class NodeOverlays:
 
     def _pool_changed(self, change: Changed[NodePool]) -> None:
         if change.old is None or change.new is None or change.old.spec != change.new.spec:
+            self._loop.wake()
+
+    def _class_changed(self, change: Changed[NodeClass]) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.metadata.generation != new.metadata.generation:
             self._loop.wake()
 
     async def step(self) -> float:

@@ -48,9 +48,9 @@ GATES: Mapping[str, tuple[Permission, ...]] = {
         Permission("autoscaling.x-k8s.io", "capacitybuffers", WATCH),
         Permission("autoscaling.x-k8s.io", "capacitybuffers/status", ("patch",)),
         Permission("", "podtemplates", READ),
-        Permission("apps", "deployments", ("get",)),
-        Permission("apps", "replicasets", ("get",)),
-        Permission("apps", "statefulsets", ("get",)),
+        Permission("apps", "deployments", READ),
+        Permission("apps", "replicasets", READ),
+        Permission("apps", "statefulsets", READ),
     ),
     "PodDeletionCostManagement": (Permission("", "pods", ("patch",)),),
 }

@@ -133,17 +133,14 @@ class DisruptionLoop:
         waiting = self.waiting.command if self.waiting is not None else None
         world = self._world(snapshot, waiting)
         methods = [m for m in Method if waiting is None or m not in _GRACEFUL]
-        began = self._ctx.clock.monotonic()
 
         def answer() -> DisruptionPlan:
-            return decide(world, self._simulations(snapshot), stamp, methods, self._deadline)
+            return decide(world, self._simulations(snapshot), stamp, methods, self._deadline, self._ctx.clock.monotonic)
 
         plan = await self._ctx.offload(answer)
         self._remember(plan, stamp)
         self._reports.plan(plan)
         self._reports.publish(annotation_notices(world))
-        for run in plan.runs[-1:]:
-            self._reports.evaluated(run, self._ctx.clock.monotonic() - began)
         return plan
 
     def _deadline(self, limit_s: float) -> Callable[[], bool]:

@@ -108,14 +108,10 @@ class Reports:
             metrics.count("karpenter_consolidation_moves_total", labels)
             if score != float("inf"):
                 metrics.observe("karpenter_consolidation_score", labels, score)
+        labels = {"reason": reason, "consolidation_type": kind}
+        metrics.observe("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", labels, run.seconds)
         if run.error:
             self._log.error("disruption method failed", method=str(run.method), error=run.error)
-
-    def evaluated(self, run: MethodRun, seconds: float) -> None:
-        labels = {"reason": run.reason.lower(), "consolidation_type": _consolidation_type(run)}
-        self._ctx.metrics.observe(
-            "karpenter_voluntary_disruption_decision_evaluation_duration_seconds", labels, seconds
-        )
 
     def validation_failed(self, command: Command, failure: str, message: str) -> None:
         labels = {"consolidation_type": command.consolidation_type}

@@ -11,7 +11,7 @@ from pykarpenter.api.devices import ResourceSlice
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node
 from pykarpenter.controllers.context import Changed, Context
-from pykarpenter.controllers.identity import CLAIMS_BY_PROVIDER_ID, is_managed_claim
+from pykarpenter.controllers.identity import CLAIMS_BY_PROVIDER_ID, claims_of, is_managed_claim
 from pykarpenter.controllers.nodeclaim.initialization import Initializer
 from pykarpenter.controllers.nodeclaim.launch import Launcher
 from pykarpenter.controllers.nodeclaim.registration import Registrar
@@ -47,6 +47,11 @@ class NodeClaimLifecycle:
     def _claim_changed(self, change: Changed[NodeClaim]) -> None:
         if change.new is not None and is_managed_claim(change.new, self._ctx.provider.traits):
             self.controller.enqueue(change.new.name)
+        for provider_id in sorted({c.status.provider_id for c in (change.old, change.new) if c is not None}):
+            # A second claim of the same machine concerns the first, and so does its end.
+            for claim in claims_of(self._ctx, provider_id):
+                if change.new is None or claim.uid != change.new.uid:
+                    self.controller.enqueue(claim.name)
 
     def _node_changed(self, change: Changed[Node]) -> None:
         for node in (change.old, change.new):
@@ -95,6 +100,8 @@ class NodeClaimLifecycle:
                 claim = await self._initializer.initialize(claim)
                 if phase_of(claim) is not Phase.INITIALIZING:
                     self._tell("initialized nodeclaim", claim, node=claim.status.node_name)
+            if phase_of(claim) in (Phase.READY, Phase.REBOOTING):
+                claim = await self._registrar.check_identity(claim)
         except Exception as error:
             problem = error
         check_after_s = await self._check_liveness(claim)

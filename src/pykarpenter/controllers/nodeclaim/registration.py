@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from pykarpenter.api import kinds, labels
+from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node
 from pykarpenter.cloud.provider import HookResult, RegistrationHook
@@ -44,15 +45,26 @@ class Registrar:
         nodes = nodes_of(self._ctx, claim)
         conflict = identity_conflict(self._ctx, claim, nodes)
         if conflict:
-            finding = Finding(IDENTITY_CONFLICT, "True", "IdentityConflict", shorten(conflict))
-            self._ctx.metrics.count("pykarpenter_identity_conflicts_total", {"kind": "NodeClaim"})
-            return Registration(await self._writer.status(claim, finding))
+            return Registration(await self._in_conflict(claim, conflict))
         if not nodes:
             return await self._found(claim, Fact.NODE_MISSING, "Node not registered with cluster")
         if len(nodes) > 1:
             names = ", ".join(node.name for node in nodes)
             return await self._found(claim, Fact.SEVERAL_NODES, f"Invariant violated, matched multiple nodes: {names}")
         return await self._register_node(claim, nodes[0])
+
+    async def check_identity(self, claim: NodeClaim) -> NodeClaim:
+        """A registered claim whose machine another one claims, too, says so until somebody has corrected it."""
+        conflict = identity_conflict(self._ctx, claim, nodes_of(self._ctx, claim))
+        if conflict:
+            return await self._in_conflict(claim, conflict)
+        return await self._writer.status(claim, clear=(IDENTITY_CONFLICT,))
+
+    async def _in_conflict(self, claim: NodeClaim, conflict: str) -> NodeClaim:
+        if condition_status(claim.status.conditions, IDENTITY_CONFLICT) != "True":
+            self._ctx.metrics.count("pykarpenter_identity_conflicts_total", {"kind": "NodeClaim"})
+        finding = Finding(IDENTITY_CONFLICT, "True", "IdentityConflict", shorten(conflict))
+        return await self._writer.status(claim, finding)
 
     async def _found(self, claim: NodeClaim, fact: Fact, message: str) -> Registration:
         finding = step(Phase.REGISTERING, fact).finding(message)

@@ -166,6 +166,8 @@ class MethodRun:
     scores: tuple[tuple[str, bool, float], ...] = ()
     # Why the method could not answer; the others run all the same.
     error: str = ""
+    # How long it took, by the timer that `decide` was given.
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

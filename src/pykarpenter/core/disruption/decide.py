@@ -39,8 +39,9 @@ def decide(
     stamp: float = 0.0,
     methods: Sequence[Method] = tuple(Method),
     deadlines: StopFactory = no_deadline,
+    timer: Callable[[], float] = lambda: 0.0,
 ) -> DisruptionPlan:
-    """What to do now; `stamp` is the change stamp of the state the snapshot was made of."""
+    """What to do now; `stamp` is the change stamp of the state the snapshot was made of, `timer` is for `seconds`."""
     runs: list[MethodRun] = []
     seen: set[Notice] = set()
     for method in methods:
@@ -48,7 +49,9 @@ def decide(
             continue
         if method in _MEMOISED and world.memory.nothing_at.get(method) == stamp:
             continue
+        began = timer()
         run = run_method(world, simulation, method, deadlines)
+        run = replace(run, seconds=timer() - began)
         runs.append(_without_repeats(run, seen))
         if run.commands:
             break
