@@ -26,6 +26,7 @@ BENCHMARKS: dict[str, str] = {
     "cost": "benchmarks.cost",
     "world": "benchmarks.bench_world",
     "disruption": "benchmarks.disruption",
+    "fleets": "benchmarks.fleets",
 }
 TIMEOUT_S = 1800
 
@@ -45,6 +46,8 @@ def measure_apart(name: str) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if done.returncode != 0:
         return {"benchmark": name, "error": done.stderr.strip().splitlines()[-1:] or ["no message"], "rows": []}
+    # What a benchmark says beside its rows, such as a table of its own.
+    sys.stderr.write(done.stderr)
     result: dict[str, Any] = json.loads(done.stdout)
     return result
 

@@ -76,10 +76,12 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class ColumnResult:
-    """A cover, when every class fits somewhere, and the best bound that was proven on the way."""
+    """A cover, when every class fits somewhere, the best bound proven on the way, and the fillings worth knowing."""
 
     cover: Cover | None
     bound: float
+    # Machine and pods of each class; what the duals asked for on the way.
+    fillings: tuple[tuple[int, Ints], ...] = ()
 
 
 def column_cover(problem: CoverProblem, effort: Effort, should_stop: Callable[[], bool], seed: int = 0) -> ColumnResult:
@@ -104,9 +106,10 @@ def column_cover(problem: CoverProblem, effort: Effort, should_stop: Callable[[]
             break
         duals = master.solve()
     if not should_stop() and problem.classes * len(machines) <= _PROVABLE:
-        fillings = [exact.get(int(m)) or ExactFilling(problem, int(m)) for m in machines]
-        bound = max(bound, _farley(problem, fillings, duals, effort.search_nodes))
-    return ColumnResult(_finish(problem, master.rounded_down(), value, machines), bound)
+        every = [exact.get(int(m)) or ExactFilling(problem, int(m)) for m in machines]
+        bound = max(bound, _farley(problem, every, duals, effort.search_nodes))
+    fillings = tuple(zip(master.machines, master.counts, strict=True))
+    return ColumnResult(_finish(problem, master.rounded_down(), value, machines), bound, fillings)
 
 
 def _farley(problem: CoverProblem, fillings: list[ExactFilling], duals: Floats, search_nodes: int) -> float:

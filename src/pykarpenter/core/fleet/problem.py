@@ -65,6 +65,31 @@ class Draft:
     cost: float
     spare: list[int] = field(default_factory=list)
 
+    def give_up(self, problem: FleetProblem, row: int) -> None:
+        """A machine that exists goes; whoever calls finds places for its pods and for those it had taken in."""
+        self.displaced += float(problem.node_pods[row] @ problem.weight)
+        self.alive[row] = False
+        self.taken_in[row] = 0
+        self.cost -= float(self.price[row])
+
+    def buy(self, kinds: CoverProblem, kind: int, counts: Ints) -> None:
+        """One more machine, bought for these pods."""
+        row = self.spare.pop()
+        self.alive[row] = True
+        self.kind[row] = kind
+        self.price[row] = kinds.price[kind]
+        self.free[row] = kinds.capacity[kind] - counts @ kinds.requests
+        self.accepts[row] = kinds.allowed[:, kind]
+        self.taken_in[row] = counts
+        self.cost += float(kinds.price[kind])
+
+    def drop_purchase(self, row: int) -> None:
+        """A machine is not bought after all."""
+        self.alive[row] = False
+        self.cost -= float(self.price[row])
+        self.taken_in[row] = 0
+        self.spare.append(row)
+
     def copy(self) -> Draft:
         return Draft(
             self.alive.copy(),

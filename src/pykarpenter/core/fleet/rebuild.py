@@ -36,6 +36,18 @@ class Rebuilder:
                 return False
         return True
 
+    def buy_filling(self, draft: Draft, kind: int, counts: Ints, left: Ints) -> None:
+        """Buy the cheapest machine that holds these pods, and take them off what is left."""
+        if counts.any() and draft.spare:
+            left -= counts
+            draft.buy(self._problem.kinds, self._cheapest_holding(kind, counts), counts)
+
+    def take_in(self, draft: Draft, row: int, counts: Ints, left: Ints) -> None:
+        """Put these pods, which fit, on a machine that stays."""
+        left -= counts
+        draft.free[row] -= counts @ self._requests
+        draft.taken_in[row] += counts
+
     def _tight_fit(self, draft: Draft, rows: Ints, index: int, wanted: int) -> int:
         """Put up to `wanted` pods of a class on the machines that are fullest already."""
         need, columns = self._requests[index], self._needs[index]
@@ -67,7 +79,7 @@ class Rebuilder:
         if not counts[kind].any():
             return False
         left -= counts[kind]
-        self._add(draft, self._cheapest_holding(kind, counts[kind]), counts[kind])
+        draft.buy(self._problem.kinds, self._cheapest_holding(kind, counts[kind]), counts[kind])
         return True
 
     def _fill_every_kind(self, left: Ints) -> Ints:
@@ -94,21 +106,3 @@ class Rebuilder:
         )
         found = np.flatnonzero(fits)
         return int(self._by_price[found[0]]) if len(found) else kind
-
-    def _add(self, draft: Draft, kind: int, counts: Ints) -> None:
-        kinds = self._problem.kinds
-        row = draft.spare.pop()
-        draft.alive[row] = True
-        draft.kind[row] = kind
-        draft.price[row] = kinds.price[kind]
-        draft.free[row] = kinds.capacity[kind] - counts @ self._requests
-        draft.accepts[row] = kinds.allowed[:, kind]
-        draft.taken_in[row] = counts
-        draft.cost += float(kinds.price[kind])
-
-
-def drop_purchase(draft: Draft, row: int) -> None:
-    draft.alive[row] = False
-    draft.cost -= float(draft.price[row])
-    draft.taken_in[row] = 0
-    draft.spare.append(row)

@@ -7,50 +7,59 @@ counted in trials and the seed is fixed: equal input gives equal plans.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pykarpenter.core.cover.problem import Floats
 from pykarpenter.core.fleet.problem import Draft, FleetPlan, FleetProblem, as_plan
-from pykarpenter.core.fleet.rebuild import Rebuilder, drop_purchase
+from pykarpenter.core.fleet.rebuild import Rebuilder
 
 # $/h per displaced pod, from reluctant to careless; each is searched from every start.
 PRICES = (0.05, 0.02, 0.01, 0.005, 0.002, 0.0)
 _GAIN = 1e-7
+_FORGIVEN = 0.1
 
 
 class Front:
     """The best plans met: none is both dearer and more disturbing than another."""
 
-    def __init__(self) -> None:
-        self._points: dict[float, tuple[float, FleetPlan]] = {}
-        self._best_at: list[tuple[float, float]] = []
+    def __init__(self, problem: FleetProblem) -> None:
+        self._problem = problem
+        # By displaced pods; a draft on offer is never changed afterwards.
+        self._drafts: dict[float, Draft] = {}
 
-    def offer(self, problem: FleetProblem, draft: Draft) -> None:
-        for displaced, cost in self._best_at:
-            if displaced <= draft.displaced and cost <= draft.cost + _GAIN:
+    def offer(self, draft: Draft) -> None:
+        for other in self._drafts.values():
+            if other.displaced <= draft.displaced and other.cost <= draft.cost + _GAIN:
                 return
-        self._points[draft.displaced] = (draft.cost, as_plan(problem, draft))
-        self._best_at = [(d, c) for d, c in self._best_at if not (draft.displaced <= d and draft.cost <= c)]
-        self._best_at.append((draft.displaced, draft.cost))
+        self._drafts = {
+            displaced: other
+            for displaced, other in self._drafts.items()
+            if not (draft.displaced <= displaced and draft.cost <= other.cost)
+        }
+        self._drafts[draft.displaced] = draft
 
     def plans(self) -> list[FleetPlan]:
         """From the least disturbing to the cheapest."""
-        return [self._points[displaced][1] for displaced, _ in sorted(self._best_at)]
+        return [as_plan(self._problem, self._drafts[displaced]) for displaced in sorted(self._drafts)]
+
+    def best_draft(self, eviction_price: float) -> Draft:
+        return min(self._drafts.values(), key=lambda d: (d.cost + eviction_price * d.displaced, d.displaced))
 
     def best(self, eviction_price: float) -> FleetPlan:
         """The plan with the lowest bill when each displaced pod costs that many $/h."""
-        return min(self.plans(), key=lambda p: (p.price_per_hour + eviction_price * p.displaced, p.displaced))
+        return as_plan(self._problem, self.best_draft(eviction_price))
 
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """How much to try: trials at each eviction price from each start."""
+    """How much to try: trials at each eviction price, from every start and then from the best found in each round."""
 
     per_price: int = 400
     largest_ruin: int = 6
+    rounds: int = 2
 
 
 def search(
@@ -61,57 +70,76 @@ def search(
     should_stop: Callable[[], bool],
     seed: int = 0,
     prices: tuple[float, ...] = PRICES,
+    guesses: Sequence[Draft] = (),
 ) -> Front:
-    """The front of plans reachable from the starts; the starts themselves are on offer too."""
-    front = Front()
-    rebuilder = Rebuilder(problem, value)
-    for start in starts:
-        front.offer(problem, start)
-    draw = np.random.default_rng(seed)
+    """The front of plans reachable from the starts; starts and guesses themselves are on offer too."""
+    front = Front(problem)
+    for start in (*starts, *guesses):
+        front.offer(start)
+    descent = _Descent(problem, value, front, np.random.default_rng(seed), trials, should_stop)
     for price in prices:
         for start in starts:
-            current = start.copy()
-            for number in range(trials.per_price):
-                if should_stop():
-                    return front
-                size = 1 + int(draw.integers(0, trials.largest_ruin)) if number % 3 else 1
-                current = _try(problem, rebuilder, value, current, price, size, draw, front)
+            descent.run(start, price)
+    for number in range(trials.rounds):
+        for price in prices if number % 2 else prices[::-1]:
+            descent.run(front.best_draft(price), price)
     return front
 
 
-def _try(
-    problem: FleetProblem,
-    rebuilder: Rebuilder,
-    value: Floats,
-    current: Draft,
-    price: float,
-    size: int,
-    draw: np.random.Generator,
-    front: Front,
-) -> Draft:
-    rows = _victims(problem, value, current, price, size, draw)
-    if not len(rows):
-        return current
-    draft = current.copy()
-    lifted = np.zeros(problem.kinds.classes, np.int64)
-    for row in rows:
-        lifted += draft.taken_in[row]
-        if row < problem.nodes:
-            lifted += problem.node_pods[row]
-            draft.displaced += float(problem.node_pods[row] @ problem.weight)
-            draft.alive[row] = False
-            draft.taken_in[row] = 0
-            draft.cost -= float(draft.price[row])
-        else:
-            drop_purchase(draft, int(row))
-    if not rebuilder.place(draft, lifted):
-        return current
-    before = current.cost + price * current.displaced
-    after = draft.cost + price * draft.displaced
-    if after < before - _GAIN:
-        front.offer(problem, draft)
-        return draft
-    return current
+class _Descent:
+    """Ruin and rebuild at one eviction price; slightly worse fleets are accepted at first, so that traps are left."""
+
+    def __init__(
+        self,
+        problem: FleetProblem,
+        value: Floats,
+        front: Front,
+        draw: np.random.Generator,
+        trials: Trials,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._problem = problem
+        self._value = value
+        self._front = front
+        self._draw = draw
+        self._trials = trials
+        self._should_stop = should_stop
+        self._rebuilder = Rebuilder(problem, value)
+        # What is forgiven at first: a part of the price of a middling machine.
+        self._forgiven = _FORGIVEN * float(np.median(problem.kinds.price)) if problem.kinds.machines else 0.0
+
+    def run(self, start: Draft, price: float) -> None:
+        current = start
+        before = current.cost + price * current.displaced
+        number = self._trials.per_price
+        for step in range(number):
+            if self._should_stop():
+                return
+            size = 1 + int(self._draw.integers(0, self._trials.largest_ruin)) if step % 3 else 1
+            draft = self._neighbour(current, price, size)
+            if draft is None:
+                continue
+            after = draft.cost + price * draft.displaced
+            if after < before + self._forgiven * (1.0 - 1.25 * step / number):
+                current, before = draft, after
+                self._front.offer(draft)
+
+    def _neighbour(self, current: Draft, price: float, size: int) -> Draft | None:
+        """The fleet with a few machines given up and their pods placed again; None when they have no place."""
+        problem = self._problem
+        rows = _victims(problem, self._value, current, price, size, self._draw)
+        if not rows:
+            return None
+        draft = current.copy()
+        lifted = np.zeros(problem.kinds.classes, np.int64)
+        for row in rows:
+            lifted += draft.taken_in[row]
+            if row < problem.nodes:
+                lifted += problem.node_pods[row]
+                draft.give_up(problem, row)
+            else:
+                draft.drop_purchase(row)
+        return draft if self._rebuilder.place(draft, lifted) else None
 
 
 def _victims(
