@@ -14,7 +14,7 @@ import yaml
 from pykarpenter.api.crds import crds
 from pykarpenter.cli.roles import namespaces, rules
 from pykarpenter.cloud.permissions import OWN_NAMESPACE, Permission
-from pykarpenter.controllers.permissions import CORE, GATES, SETTINGS
+from pykarpenter.controllers.permissions import CORE, GATES, LEASE_NAME, SETTINGS
 from pykarpenter.runtime.feature_gates import GATES as ALL_GATES
 from pykarpenter.runtime.plugins import load_plugin, provider_names
 
@@ -24,7 +24,6 @@ ROLES = CHART / "templates" / "roles.yaml"
 NOT_INSTALLED = ("sim",)
 # Rights that a setting of a provider adds: provider -> (setting's value in the chart, how to leave them out).
 OPTIONAL = {"kwok": ('eq .Values.settings.kwokKubelets "builtin"', {"kwok-kubelets": "external"})}
-LEASE_NAME = "karpenter-leader-election"
 
 # A condition of the chart, empty for always, and what is needed while it holds.
 Section = tuple[str, Sequence[Permission]]

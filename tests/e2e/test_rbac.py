@@ -36,13 +36,22 @@ def gates(which: str) -> str:
     return ",".join(f"{gate.name}={str(gate.name in names).lower()}" for gate in GATES)
 
 
-def grant(cluster: Cluster, programs: ProgramRunner, namespace: str, chosen: str) -> Path:
+def grant(
+    cluster: Cluster,
+    programs: ProgramRunner,
+    namespace: str,
+    chosen: str,
+    *,
+    account: str = ACCOUNT,
+    lease_namespace: str = "",
+) -> Path:
     """A kubeconfig of a fresh account that has the printed roles and no other right."""
-    account = ["--namespace", namespace, "--service-account", ACCOUNT, "--name", f"{namespace}-karpenter"]
-    printed = programs.call("rbac", "--provider", "kwok", "--feature-gates", chosen, *account)
+    named = ["--service-account", account, "--name", f"{namespace}-{account}"]
+    env = {"LEADER_ELECTION_NAMESPACE": lease_namespace or namespace, "FEATURE_GATES": chosen}
+    printed = programs.call("rbac", "--provider", "kwok", "--namespace", namespace, *named, env=env)
     assert printed.returncode == 0, printed.stderr
     cluster.kubectl("apply", "-f", "-", input=printed.stdout)
-    return cluster.kubeconfig_for_service_account(namespace, ACCOUNT)
+    return cluster.kubeconfig_for_service_account(namespace, account)
 
 
 def refused(cluster: Cluster, namespace: str) -> list[str]:

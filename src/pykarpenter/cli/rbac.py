@@ -27,4 +27,5 @@ def command(provider: str, namespace: str, service_account: str, name: str, feat
     except (BadSettings, UnknownProvider, ImportError) as error:
         raise click.ClickException(str(error)) from error
     needed = needed_permissions(settings, plugin.permissions(settings.provider))
-    click.echo(yaml.safe_dump_all(roles.manifests(needed, name, namespace, service_account), sort_keys=False), nl=False)
+    made = roles.manifests(needed, name, namespace, service_account, settings.leader_election_namespace)
+    click.echo(yaml.safe_dump_all(made, sort_keys=False), nl=False)

@@ -35,12 +35,17 @@ def namespaces(permissions: Iterable[Permission]) -> list[str]:
     return list(dict.fromkeys(item.namespace for item in permissions))
 
 
-def manifests(permissions: Sequence[Permission], name: str, namespace: str, service_account: str) -> list[Manifest]:
-    """Roles and bindings that give a service account of `namespace` these permissions and nothing else."""
+def manifests(
+    permissions: Sequence[Permission], name: str, namespace: str, service_account: str, lease_namespace: str = ""
+) -> list[Manifest]:
+    """Roles and bindings that give a service account of `namespace` these permissions and nothing else.
+
+    What is asked of the program's own namespace goes to `lease_namespace`, if the Lease lives elsewhere.
+    """
     subject = {"kind": "ServiceAccount", "name": service_account, "namespace": namespace}
     made: list[Manifest] = []
     for place in namespaces(permissions):
-        where = namespace if place == OWN_NAMESPACE else place
+        where = (lease_namespace or namespace) if place == OWN_NAMESPACE else place
         metadata = {"name": name, **({"namespace": where} if where else {})}
         kind = "Role" if where else "ClusterRole"
         found = rules(item for item in permissions if item.namespace == place)

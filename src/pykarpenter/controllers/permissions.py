@@ -7,9 +7,12 @@ missing here and on what is too much; the chart's roles are printed from here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pykarpenter.cloud.permissions import OWN_NAMESPACE, READ, WATCH, Permission, definitions
 from pykarpenter.runtime.settings import Settings
+
+LEASE_NAME = "karpenter-leader-election"
 
 CORE: tuple[Permission, ...] = (
     Permission("karpenter.sh", "nodepools", (*READ, "patch")),
@@ -31,9 +34,7 @@ CORE: tuple[Permission, ...] = (
     definitions("nodepools.karpenter.sh", "nodeclaims.karpenter.sh"),
     # A name cannot be asked for when an object is created.
     Permission("coordination.k8s.io", "leases", ("create",), namespace=OWN_NAMESPACE),
-    Permission(
-        "coordination.k8s.io", "leases", ("get", "patch"), ("karpenter-leader-election",), namespace=OWN_NAMESPACE
-    ),
+    Permission("coordination.k8s.io", "leases", ("get", "patch"), (LEASE_NAME,), namespace=OWN_NAMESPACE),
 )
 
 # By gate: what it needs beyond the core. A gate that is not named here needs nothing more.
@@ -74,7 +75,8 @@ SETTINGS: Mapping[str, tuple[Permission, ...]] = {
 
 def needed_permissions(settings: Settings, provider: Iterable[Permission]) -> list[Permission]:
     """Everything that `pykarpenter run` needs with these settings and a provider's own permissions."""
-    needed = list(CORE)
+    lease = (settings.leader_election_name,)
+    needed = [replace(item, names=lease) if item.names == (LEASE_NAME,) else item for item in CORE]
     for gate in settings.feature_gates.enabled():
         needed.extend(GATES.get(gate, ()))
     if settings.scheduler_config:
