@@ -21,7 +21,7 @@ import msgspec
 from pykarpenter.api import labels
 from pykarpenter.api.devices import ResourceSliceSpec
 from pykarpenter.api.quantity import InvalidQuantity, available, format_units, requested
-from pykarpenter.core.instance_types import InstanceType, Offering
+from pykarpenter.core.instance_types import AttributeBinding, InstanceType, Offering
 from pykarpenter.core.requirements import Requirement, Requirements, requirement
 
 DOMAIN = "karpenter.kwok.sh"
@@ -201,6 +201,7 @@ def _type(entry: Mapping[str, Any], place: str, report: _Report) -> InstanceType
         overhead=_overhead(entry.get("overhead"), place),
         volume_attachment_limits=_counts(entry.get("volumeattachmentlimits"), f"{place}: volumeAttachmentLimits"),
         dynamic_resources=_slices(entry.get("dynamicresources"), f"{place}: dynamicResources"),
+        attribute_bindings=_bindings(entry.get("attributebindings"), f"{place}: attributeBindings"),
     )
 
 
@@ -314,3 +315,16 @@ def _slices(raw: Any, place: str) -> tuple[ResourceSliceSpec, ...]:
         return tuple(msgspec.convert(_list(raw, place), list[ResourceSliceSpec]))
     except msgspec.ValidationError as error:
         raise CatalogError(f"{place}: {error}") from error
+
+
+def _bindings(raw: Any, place: str) -> tuple[AttributeBinding, ...]:
+    """Devices that will agree in an attribute: `{attribute, devices: [{driver, device}, ...]}`."""
+    found = []
+    for item in _list(raw, place):
+        try:
+            devices = tuple((str(device["driver"]), str(device["device"])) for device in item["devices"])
+            found.append(AttributeBinding(str(item["attribute"]), devices))
+        except (KeyError, TypeError) as error:
+            message = f"{place}: {item!r}: expected an attribute and devices with driver and device each"
+            raise CatalogError(message) from error
+    return tuple(found)

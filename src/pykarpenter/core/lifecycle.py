@@ -262,11 +262,11 @@ def requested_drivers(claim: NodeClaim) -> list[str]:
 
 
 def drivers_without_pools(drivers: Iterable[str], slices: Iterable[ResourceSlice], node_name: str) -> list[str]:
-    """Drivers of which no pool on the node is published whole: all slices of its highest generation."""
+    """Drivers of which no pool that the node can use is published whole: all slices of its highest generation."""
     counts: dict[tuple[str, str], dict[int, int]] = {}
     declared: dict[tuple[str, str, int], int] = {}
     for item in slices:
-        if item.spec.node_name != node_name:
+        if item.spec.node_name not in (None, "", node_name):
             continue
         pool = item.spec.pool
         by_generation = counts.setdefault((item.spec.driver, pool.name), {})

@@ -21,6 +21,9 @@ from pykarpenter.kube.contract import KubeApi
 from pykarpenter.kube.errors import AlreadyExists, NotFound
 
 
+_SCOPES = frozenset({"nodeSelector", "allNodes", "perDeviceNodeSelection"})
+
+
 class DriverPublisher:
     """One for all machines of a catalogue; call it with each Node that turns Ready."""
 
@@ -55,14 +58,21 @@ def csi_node(node: Node, limits: dict[str, int]) -> dict[str, Any]:
 
 
 def resource_slices(node: Node, templates: tuple[ResourceSliceSpec, ...]) -> list[dict[str, Any]]:
-    """One slice for each template; all of a driver make up one pool, named after the node."""
-    counts: dict[str, int] = {}
+    """One slice for each template: the templates of a driver with the same pool name make up one pool of the node."""
+    counts: dict[tuple[str, str], int] = {}
     for template in templates:
-        counts[template.driver] = counts.get(template.driver, 0) + 1
+        key = (template.driver, template.pool.name)
+        counts[key] = counts.get(key, 0) + 1
     bodies: list[dict[str, Any]] = []
     for index, template in enumerate(templates):
-        spec = msgspec.to_builtins(template)
-        pool = {"name": node.name, "generation": 1, "resourceSliceCount": counts[template.driver]}
+        driver, name = template.driver, template.pool.name
+        # The machine's devices are its own, wherever the template would have them.
+        spec = {key: value for key, value in msgspec.to_builtins(template).items() if key not in _SCOPES}
+        pool = {
+            "name": f"{node.name}/{name}" if name else node.name,
+            "generation": 1,
+            "resourceSliceCount": counts[driver, name],
+        }
         bodies.append(
             {
                 "apiVersion": RESOURCE_SLICE.api_version,
