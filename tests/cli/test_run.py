@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -10,7 +12,8 @@ from pykarpenter.cli.main import cli
 from pykarpenter.cli.run import parse_flags
 from pykarpenter.cloud.catalog import read_catalog
 from pykarpenter.cloud.plugin import Setting
-from pykarpenter.controllers.startup_checks import needed_kinds, unserved_kinds, version_problem
+from pykarpenter.controllers.startup_checks import device_problem, needed_kinds, unserved_kinds, version_problem
+from pykarpenter.kube.errors import NotFound
 from pykarpenter.providers.kwok.provider import KwokProvider
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import ALL_SETTINGS, Settings
@@ -97,6 +100,23 @@ def test_b38_old_definition_is_named_with_its_version() -> None:
         await api.create(kinds.CRD, old)
         (problem,) = await unserved_kinds(api, [kinds.NODE_POOL])
         assert "found: v1beta1" in problem
+
+    run_virtual(main())
+
+
+def test_devices_need_a_kubernetes_that_serves_them() -> None:
+    """Kubernetes before 1.34 serves other versions; watching ours would never sync."""
+
+    class Old(StoreApi):
+        async def list_page(self, kind: Any, *args: Any, **kwargs: Any) -> Any:
+            raise NotFound("the server could not find the requested resource")
+
+    async def main() -> None:
+        on = Settings(ignore_dra_requests=False)
+        store = Store(running_clock())
+        assert await device_problem(StoreApi(store), on) is None
+        assert await device_problem(Old(store), Settings()) is None
+        assert "needs Kubernetes 1.34" in (await device_problem(Old(store), on) or "")
 
     run_virtual(main())
 

@@ -22,6 +22,7 @@ from pykarpenter.cloud.catalog import (
     parse_entries,
     read_catalog,
 )
+from pykarpenter.cloud.catalog_entries import catalog_entries
 
 
 def entry(**changes: Any) -> dict[str, Any]:
@@ -132,3 +133,15 @@ def test_a_broken_catalogue_names_the_place(tmp_path: Path, text: str, part: str
     path.write_text(text)
     with pytest.raises(CatalogError, match=part):
         read_catalog(str(path))
+
+
+def test_devices_of_a_type_survive_a_recording() -> None:
+    """A snapshot of the catalogue plans like the catalogue itself."""
+    bindings = [{"attribute": "d/numa", "devices": [{"driver": "d", "device": "x"}, {"driver": "e", "device": "y"}]}]
+    slices = [{"driver": "d", "devices": [{"name": "x", "capacity": {"memory": {"value": "1Gi"}}}]}]
+    (item,) = parse_entries([entry(dynamicResources=slices, attributeBindings=bindings)], "t").types
+    assert item.attribute_bindings[0].devices == (("d", "x"), ("e", "y"))
+    (again,) = parse_entries(catalog_entries([item]), "t").types
+    assert again.dynamic_resources == item.dynamic_resources and again.attribute_bindings == item.attribute_bindings
+    with pytest.raises(CatalogError, match="attributeBindings"):
+        parse_entries([entry(attributeBindings=[{"attribute": "d/numa"}])], "t")

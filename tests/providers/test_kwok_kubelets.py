@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykarpenter.api import kinds
+from pykarpenter.api.devices import ResourceSliceSpec
 from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.timestamps import parse_timestamp
@@ -17,7 +19,7 @@ from pykarpenter.core.lifecycle import drivers_without_pools
 from pykarpenter.kube.contract import DeleteOptions
 from pykarpenter.kube.errors import NotFound
 from pykarpenter.providers.kwok.kubelet import KubeletOptions, Kubelets
-from pykarpenter.providers.kwok.publish import DriverPublisher
+from pykarpenter.providers.kwok.publish import DriverPublisher, resource_slices
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.api import StoreApi
 from pykarpenter.sim.store import Store
@@ -310,9 +312,28 @@ def test_drivers_publish_what_the_catalogue_says_of_the_machine() -> None:
         assert (slice_.spec.node_name, slice_.spec.pool.name, slice_.spec.pool.resource_slice_count) == ("n1", "n1", 1)
         assert [device.name for device in slice_.spec.devices] == ["gpu-0", "gpu-1"]
         assert drivers_without_pools(["gpu.example.com", "net.example.com"], [slice_], "n1") == ["net.example.com"]
+        shared = msgspec.structs.replace(
+            slice_, spec=msgspec.structs.replace(slice_.spec, driver="net.example.com", node_name=None, all_nodes=True)
+        )
+        assert drivers_without_pools(["net.example.com"], [shared], "n1") == [], "a pool of the cluster will do"
         await world.api.delete(kinds.NODE, "n1")
         await asyncio.sleep(1)
         assert (await world.api.list_page(kinds.CSI_NODE)).items == []
         assert (await world.api.list_page(kinds.RESOURCE_SLICE)).items == []
 
     bench(tell)
+
+
+def test_templates_of_a_driver_with_the_same_pool_name_make_one_pool_of_the_node() -> None:
+    """Counters come in a slice of their own; where a template would have its devices does not matter."""
+    specs = [
+        {"driver": "d", "pool": {"name": "a"}, "sharedCounters": [{"name": "s", "counters": {"m": {"value": "1"}}}]},
+        {"driver": "d", "pool": {"name": "a"}, "allNodes": True, "devices": [{"name": "x"}]},
+        {"driver": "d", "pool": {"name": "b"}, "devices": [{"name": "x"}]},
+    ]
+    templates = tuple(msgspec.convert(specs, list[ResourceSliceSpec]))
+    node = msgspec.convert({"metadata": {"name": "n1", "uid": "u"}}, Node)
+    bodies = [body["spec"] for body in resource_slices(node, templates)]
+    pools = [(body["pool"]["name"], body["pool"]["resourceSliceCount"]) for body in bodies]
+    assert pools == [("n1/a", 2), ("n1/a", 2), ("n1/b", 1)]
+    assert all(body["nodeName"] == "n1" and "allNodes" not in body for body in bodies)

@@ -18,7 +18,7 @@ import click
 from pykarpenter import __version__
 from pykarpenter.cloud.plugin import BuiltProvider, Setting
 from pykarpenter.controllers.operator import LeaseLost, Operator, elector_for
-from pykarpenter.controllers.startup_checks import needed_kinds, unserved_kinds, version_problem
+from pykarpenter.controllers.startup_checks import device_problem, needed_kinds, unserved_kinds, version_problem
 from pykarpenter.kube.client import HttpApi
 from pykarpenter.kube.config import ClusterConfig, ConfigError, load_config
 from pykarpenter.kube.contract import KubeApi
@@ -180,13 +180,14 @@ class _Process:
             try:
                 problem = version_problem(await api.server_version())
                 unserved = await unserved_kinds(api, needed_kinds(self._settings, built.provider.traits))
+                devices = await device_problem(api, self._settings)
             except (ApiError, OSError) as error:
                 if attempt == _CHECK_ATTEMPTS - 1:
                     raise StartRefused(f"the API server at {self._config.server} does not answer: {error}") from error
                 self._log.error("the cluster cannot be checked yet", error=error)
                 await asyncio.sleep(_CHECK_RETRY_S)
                 continue
-            problems = [*([problem] if problem else []), *unserved]
+            problems = [*([problem] if problem else []), *unserved, *([devices] if devices else [])]
             if problems:
                 raise StartRefused("\n".join(problems))
             return

@@ -32,7 +32,7 @@ def _entry(item: InstanceType) -> dict[str, Any]:
     if item.volume_attachment_limits:
         entry["volumeAttachmentLimits"] = dict(item.volume_attachment_limits)
     if item.dynamic_resources:
-        entry["dynamicResources"] = msgspec.to_builtins(item.dynamic_resources)
+        entry["dynamicResources"] = msgspec.to_builtins(list(item.dynamic_resources))
     if item.attribute_bindings:
         entry["attributeBindings"] = [
             {"attribute": b.attribute, "devices": [{"driver": d, "device": n} for d, n in b.devices]}

@@ -70,6 +70,16 @@ async def unserved_kinds(api: KubeApi, needed: Iterable[Kind[Any]]) -> list[str]
     return problems
 
 
+async def device_problem(api: KubeApi, settings: Settings) -> str | None:
+    """Why resource claims cannot be served here although the settings ask for it; None when they can, or need not."""
+    if settings.ignore_dra_requests or await _is_served(api, kinds.RESOURCE_SLICE):
+        return None
+    return (
+        f"ResourceSlice is not served as {kinds.RESOURCE_SLICE.api_version}; "
+        "IGNORE_DRA_REQUESTS=false needs Kubernetes 1.34 or newer"
+    )
+
+
 async def _served_versions(api: KubeApi, kind: Kind[Any]) -> list[str] | None:
     """The versions of the kind's definition; None when we may not read definitions, which nothing else needs."""
     try:

@@ -10,6 +10,7 @@ import msgspec
 from pykarpenter.api import labels
 from pykarpenter.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice, ResourceSliceSpec
 from pykarpenter.api.pods import Pod
+from pykarpenter.core.devices.consumption import InUse
 from pykarpenter.core.devices.demand import DemandReader
 from pykarpenter.core.devices.pools import PROMISED, gather
 from pykarpenter.core.devices.search import MAX_TRIES, Candidate, Matcher, Search, Supply
@@ -182,7 +183,7 @@ def searched(
     )
     reader = DemandReader(objects(claims, classes=classes))
     demand = reader.demand(user("pod", *(item.name for item in claims)))
-    found = Search[bool](known, {}, Matcher(), lambda state, _: state, limit).run(demand, True)
+    found = Search[bool](known, InUse(), Matcher(), lambda state, _: state, limit).run(demand, True)
     if isinstance(found, str):
         return found
-    return [(pick.claim.partition("/")[2], pick.request, pick.device.id.name) for pick in found[0]]
+    return [(demand[pick.claim].key.partition("/")[2], pick.request, pick.device.id.name) for pick in found[0]]

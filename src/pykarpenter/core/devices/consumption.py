@@ -18,6 +18,7 @@ UsageKey = tuple[str, DeviceId | CounterId] | tuple[str, DeviceId | CounterId, s
 Usage = dict[UsageKey, Amount]
 
 _ONE = Fraction(1)
+_NONE = Fraction(0)
 
 
 def device_key(device: DeviceId) -> UsageKey:
@@ -69,12 +70,33 @@ def _in_range(wanted: Amount, policy: CapacityRequestPolicy) -> Amount | None:
     return amount
 
 
+class InUse:
+    """Amounts in use as one machine sees them: a sum of tables, and what a search adds while it runs."""
+
+    def __init__(self, *tables: Mapping[UsageKey, Amount], less: Mapping[UsageKey, Amount] | None = None) -> None:
+        self._tables = [table for table in tables if table]
+        self._less = less or {}
+        self._added: Usage = {}
+
+    def amount(self, key: UsageKey) -> Amount:
+        found = self._added.get(key, _NONE)
+        for table in self._tables:
+            found += table.get(key, _NONE)
+        return found - self._less[key] if key in self._less else found
+
+    def take(self, usage: Mapping[UsageKey, Amount]) -> None:
+        add(self._added, usage)
+
+    def give_back(self, usage: Mapping[UsageKey, Amount]) -> None:
+        take_back(self._added, usage)
+
+
 def charge(
-    device: PoolDevice, wanted: Mapping[str, Amount], used: Usage, counters: Mapping[CounterId, Amount]
+    device: PoolDevice, wanted: Mapping[str, Amount], used: InUse, counters: Mapping[CounterId, Amount]
 ) -> Usage | str:
     """What taking the device for a request adds to what is used; a text says why it cannot be taken."""
     key = device_key(device.id)
-    taken = used.get(key, 0)
+    taken = used.amount(key)
     if taken and not device.multiple:
         return "in use"
     consumed = consumed_capacity(device, wanted)
@@ -84,14 +106,14 @@ def charge(
     if device.multiple:
         for name, amount in consumed.items():
             place: UsageKey = ("capacity", device.id, name)
-            if used.get(place, 0) + amount > device.capacity[name].value:
+            if used.amount(place) + amount > device.capacity[name].value:
                 return "without enough capacity left"
             added[place] = amount
     if not taken:
         for counter, amount in device.counters:
             share: UsageKey = ("counter", counter)
             added[share] = added.get(share, Fraction(0)) + amount
-            if used.get(share, 0) + added[share] > counters[counter]:
+            if used.amount(share) + added[share] > counters[counter]:
                 return "blocked by shared counters that are used up"
     return added
 

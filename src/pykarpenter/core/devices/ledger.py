@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from pykarpenter.api.devices import AllocationResult, ResourceClaim, ResourceClaimConsumer
 from pykarpenter.api.quantity import InvalidQuantity, parse_quantity
-from pykarpenter.core.devices.consumption import Usage, UsageKey, add, most
+from pykarpenter.core.devices.consumption import InUse, Usage, UsageKey, add, most, take_back
 from pykarpenter.core.devices.pools import PUBLISHED, DeviceId, PoolDevice, qualified
 from pykarpenter.core.requirements import Requirements
 
@@ -37,17 +37,19 @@ class Ledger:
 
     fixed: Usage = field(default_factory=dict)
     granted: dict[str, Granted] = field(default_factory=dict)
+    # Grows with every change.
+    version: int = 0
     _own: dict[Holder, dict[int, Usage]] = field(default_factory=dict)
+    # The most of each holder in things of the cluster, and all of them together.
+    _most: dict[Holder, Usage] = field(default_factory=dict)
+    _total: Usage = field(default_factory=dict)
 
-    def used(self, holder: Holder | None, group: int) -> Usage:
-        """All that is in use as one type of the holder sees it; the caller may change the table."""
-        total = dict(self.fixed)
-        for other, groups in self._own.items():
-            if other == holder:
-                add(total, groups.get(group, {}))
-            else:
-                add(total, most(groups.values()))
-        return total
+    def used(self, holder: Holder | None, group: int, *more: Usage) -> InUse:
+        """All that is in use as one type of the holder sees it."""
+        if holder is None or holder not in self._own:
+            return InUse(self.fixed, self._total, *more)
+        own = self._own[holder].get(group, {})
+        return InUse(self.fixed, self._total, own, *more, less=self._most[holder])
 
     def groups(self, holder: Holder | None) -> Collection[int] | None:
         """The types that the holder has devices for; None when it has no devices yet."""
@@ -62,16 +64,26 @@ class Ledger:
             after[group] = dict(before.get(group, {}))
             add(after[group], usage)
         self._own[holder] = after
+        self._reckon(holder)
 
     def keep(self, holder: Holder, groups: Collection[int]) -> None:
         """Release what types held that the machine can no longer be."""
         own = self._own[holder]
-        for group in [group for group in own if group not in groups]:
+        given_up = [group for group in own if group not in groups]
+        for group in given_up:
             del own[group]
+        if given_up:
+            self._reckon(holder)
+
+    def _reckon(self, holder: Holder) -> None:
+        take_back(self._total, self._most.get(holder, {}))
+        self._most[holder] = most(self._own[holder].values())
+        add(self._total, self._most[holder])
+        self.version += 1
 
     def undecided(self) -> list[Holder]:
-        """Planned machines that hold devices for more than one type."""
-        return [holder for holder, groups in self._own.items() if len(groups) > 1]
+        """Planned machines that hold things of the cluster for more than one type."""
+        return [holder for holder, held in self._most.items() if held and len(self._own[holder]) > 1]
 
 
 def is_leaving(namespace: str, reserved_for: Iterable[ResourceClaimConsumer], leaving: Collection[str]) -> bool:

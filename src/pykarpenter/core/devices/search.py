@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from pykarpenter.core.devices.consumption import Usage, add, charge, take_back
+from pykarpenter.core.devices.consumption import InUse, Usage, charge
 from pykarpenter.core.devices.demand import MAX_DEVICES, ClaimDemand, Option
 from pykarpenter.core.devices.matching import Bindings, Bonds, joined
 from pykarpenter.core.devices.placing import Term
@@ -35,9 +35,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One device of one claim."""
+    """One device of one claim, which is named by its position among those searched for."""
 
-    claim: str
+    claim: int
     request: str
     device: PoolDevice
     usage: Usage
@@ -82,7 +82,7 @@ class Search(Generic[S]):
     def __init__(
         self,
         supply: Supply,
-        used: Usage,
+        used: InUse,
         matcher: Matcher,
         narrow: Narrow[S],
         limit: int = MAX_TRIES,
@@ -244,12 +244,12 @@ class Search(Generic[S]):
         ways: list[tuple[S, Term | None]],
     ) -> Iterator[tuple[S, Bonds]]:
         for state, term in ways:
-            add(self._used, usage)
-            self._picks.append(Pick(self._claims[claim].key, option.name, device, usage, term))
+            self._used.take(usage)
+            self._picks.append(Pick(claim, option.name, device, usage, term))
             yield state, joint
 
     def _undo(self) -> None:
-        take_back(self._used, self._picks.pop().usage)
+        self._used.give_back(self._picks.pop().usage)
 
     def _note(self, claim: int, option: Option, reason: str) -> None:
         """Remember the reason of the attempt that got furthest."""

@@ -88,6 +88,10 @@ class DeviceSupply:
         """Pools with devices that more than one machine can reach."""
         return [pool for pool in self.published if any(not scope.is_local for scope in _scopes(pool))]
 
+    @property
+    def is_shared(self) -> bool:
+        return bool(self._shared)
+
     # Promised.
 
     def group(self, item: InstanceType) -> int:
@@ -130,6 +134,7 @@ class DeviceSupply:
 
     # Machines that exist.
 
+    @cached_property
     def having_devices(self) -> Bools | None:
         """Machines that may have a device; None when every one may."""
         if self._shared:

@@ -58,6 +58,8 @@ class DevicePlaces:
         self._supply = DeviceSupply(nodes, snapshot, settings.label_rules)
         self._matcher = Matcher()
         self._proposals: dict[int, _Proposal] = {}
+        # Questions answered with no, and why.
+        self._hopeless: dict[tuple[object, ...], str] = {}
         self._drivers: dict[Holder, dict[int, frozenset[str]]] = {}
         # Why the last question was answered with no.
         self.reason = ""
@@ -89,7 +91,7 @@ class DevicePlaces:
 
     def node_mask(self, demand: DeviceDemand) -> Bools | None:
         """Machines that may do; None when the claims do not say."""
-        return self._supply.having_devices() if self._open(demand) else None
+        return self._supply.having_devices if self._open(demand) else None
 
     def fit_on_node(self, index: int, cls: PodClass) -> bool:
         """Whether the machine can give the pod its devices; remembers how."""
@@ -103,11 +105,14 @@ class DevicePlaces:
         wanted = self._open(cls.devices)
         picks: dict[int, list[Pick]] = {0: []}
         if wanted:
-            used = self._ledger.used(holder, 0)
-            add(used, self._supply.taken_early(index, self._ledger.fixed))
+            question = (_signature(wanted), holder, self._epoch)
+            if question in self._hopeless:
+                self.reason = self._hopeless[question]
+                return False
+            used = self._ledger.used(holder, 0, self._supply.taken_early(index, self._ledger.fixed))
             found = Search[bool](self._supply.of_node(index), used, self._matcher, _unchanged).run(wanted, True)
             if isinstance(found, str):
-                self.reason = found
+                self.reason = self._hopeless[question] = found
                 return False
             picks[0] = found[0]
         self._proposals[cls.index] = _Proposal(picks, tuple(claim.key for claim in wanted))
@@ -131,7 +136,19 @@ class DevicePlaces:
             groups = self._ledger.groups(holder)
             self._proposals[cls.index] = _Proposal({group: [] for group in groups or ()})
             return settled
-        return self._searched(cls, wanted, settled, used, holder)
+        question = (_signature(wanted), (holder, settled.index, cls.vector.tobytes()), self._epoch)
+        if question in self._hopeless:
+            self.reason = self._hopeless[question]
+            return None
+        found = self._searched(cls, wanted, settled, used, holder)
+        if found is None:
+            self._hopeless[question] = self.reason
+        return found
+
+    @property
+    def _epoch(self) -> int:
+        """Machines only fill up, so what failed once fails again; but what they share can be given back."""
+        return self._ledger.version if self._supply.is_shared else 0
 
     def _at_settled(self, cls: PodClass, kind: Kind, used: Ints, holder: Holder | None) -> Kind | None:
         """The kind where the claims that have devices can be used."""
@@ -154,30 +171,30 @@ class DevicePlaces:
         mine = self._ledger.groups(holder)
         picks: dict[int, list[Pick]] = {}
         # Of the groups that have devices the one that got furthest says most.
-        reasons: list[tuple[bool, int, int, str]] = []
+        reasons: list[tuple[bool, int, str]] = []
         state = kind
         for group in self._ordered(kind, kind.surviving(used), row_groups):
             if mine is not None and group not in mine:
                 continue
-            rows = np.flatnonzero(row_groups == group)
 
-            def narrow(at: Kind, term: Term, rows: Ints = rows) -> Kind | None:
+            def narrow(at: Kind, term: Term, group: int = group) -> Kind | None:
                 found = self._merged(at, term)
-                return found if found is not None and np.isin(found.surviving(used), rows).any() else None
+                return found if found is not None and (row_groups[found.surviving(used)] == group).any() else None
 
-            if not np.isin(state.surviving(used), rows).any():
+            if state is not kind and not (row_groups[state.surviving(used)] == group).any():
                 continue
-            search = Search[Kind](self._supply.of_group(group), self._ledger.used(holder, group), self._matcher, narrow)
+            supply = self._supply.of_group(group)
+            search = Search[Kind](supply, self._ledger.used(holder, group), self._matcher, narrow)
             found = search.run(wanted, state)
             if isinstance(found, str):
-                reasons.append((bool(self._supply.of_group(group).candidates), search.progress, len(rows), found))
+                reasons.append((bool(supply.candidates), search.progress, found))
             else:
                 picks[group], state = found
         state = self._kinds.restrict(state, np.isin(row_groups, list(picks)))
         left = row_groups[state.surviving(used)]
         picks = {group: picked for group, picked in picks.items() if (left == group).any()}
         if not picks:
-            self.reason = max(reasons)[3] if reasons else UNREACHABLE
+            self.reason = max(reasons)[2] if reasons else UNREACHABLE
             return None
         self._proposals[cls.index] = _Proposal(picks, tuple(claim.key for claim in wanted))
         return state
@@ -215,8 +232,8 @@ class DevicePlaces:
             self._ledger.commit(holder, usages)
             self._drivers[holder] = after
         every = [pick for picks in proposal.picks.values() for pick in picks]
-        for key in proposal.claims:
-            own = [pick for pick in every if pick.claim == key]
+        for index, key in enumerate(proposal.claims):
+            own = [pick for pick in every if pick.claim == index]
             reach = Requirements(item for pick in own if pick.term for item in pick.term.requirements.values())
             tied = any(pick.device.id.origin == PROMISED or pick.device.scope.is_local for pick in own)
             self._ledger.granted[key] = Granted(holder, tied, reach)
@@ -229,6 +246,11 @@ class DevicePlaces:
                 rows = kind.surviving(claims.used[position])
                 alive = set(self._supply.groups(kind.template.table)[rows].tolist())
                 self._ledger.keep((kind_of_holder, position), alive)
+
+
+def _signature(wanted: list[ClaimDemand]) -> tuple[int, ...]:
+    """Claims that ask for the same were read once, so they share what they ask for."""
+    return tuple(part for claim in wanted for part in (id(claim.requests), id(claim.matches)))
 
 
 def _unchanged(state: bool, _: Term) -> bool:

@@ -20,7 +20,6 @@ from pykarpenter.core.instance_types import by_name
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.kube.errors import AlreadyExists, NotFound
 
-
 _SCOPES = frozenset({"nodeSelector", "allNodes", "perDeviceNodeSelection"})
 
 
