@@ -9,6 +9,7 @@ import click
 
 # Command -> module that holds `command`; loading lazily keeps `--help` and small commands quick.
 COMMANDS: dict[str, str] = {
+    "consolidate": "pykarpenter.cli.consolidate",
     "crds": "pykarpenter.cli.crds",
     "demo": "pykarpenter.cli.demo",
     "explain": "pykarpenter.cli.explain",

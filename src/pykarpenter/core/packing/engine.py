@@ -166,13 +166,22 @@ class Decision:
         self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod] = ()
     ) -> LaunchPlan:
         """Place pods on these machines and new ones; `moving` pods could as well stay where they are."""
+        kernel, batch = self._prepared(nodes, pending, leaving, moving)
+        timed_out = self._run(kernel, batch.classes)
+        return self._result(kernel, batch, timed_out)
+
+    def prepare(self, nodes: NodeTable, moving: Sequence[Pod]) -> tuple[Kernel, Batch]:
+        """The tables and classes for pods that run, with nothing placed: what planners of whole fleets look at."""
+        return self._prepared(nodes, [], [], moving)
+
+    def _prepared(
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod]
+    ) -> tuple[Kernel, Batch]:
         batch = self._batch(nodes, pending, leaving, moving)
         shapes, _ = self._engine.daemons(self._snapshot, self._settings)
         credited = frozenset(self._reservations.credits)
         self._supply = self._engine.supplies.supply(self._snapshot, self._settings, shapes, credited, nodes)
-        kernel = self._kernel(batch, nodes, keys_of([*leaving, *moving]))
-        timed_out = self._run(kernel, batch.classes)
-        return self._result(kernel, batch, timed_out)
+        return self._kernel(batch, nodes, keys_of([*leaving, *moving])), batch
 
     def _batch(self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod]) -> Batch:
         keys: set[str] = set()

@@ -54,7 +54,7 @@ def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
     masks: list[Bools] = []
     rows: list[Ints] = []
     for cls in classes:
-        mask = _accepting(kernel, cls)
+        mask = accepting_machines(kernel, cls)
         places = tuple(i for i, group in enumerate(groups) if _takes_place(cls, group))
         key = (cls.vector.tobytes(), np.packbits(mask).tobytes(), places)
         known = merged.get(key)
@@ -74,7 +74,7 @@ def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
     )
 
 
-def _accepting(kernel: Kernel, cls: PodClass) -> Bools:
+def accepting_machines(kernel: Kernel, cls: PodClass) -> Bools:
     """Machines that could take a pod of the class at any point of its ladder."""
     parts: list[Bools] = []
     for root in kernel.roots:
