@@ -34,6 +34,8 @@ class Effort:
 
 
 NORMAL = Effort(draws=200, rounds=5, search_nodes=20)
+# Very large batches pay for more rounds of exact pricing: there a percent is real money.
+LARGE = Effort(draws=50, rounds=25, search_nodes=20, machines=12)
 THOROUGH = Effort(draws=600, rounds=12, search_nodes=50)
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from pykarpenter.core.cover.bound import Relaxation
-from pykarpenter.core.cover.columns import NORMAL, THOROUGH, column_cover
+from pykarpenter.core.cover.columns import LARGE, NORMAL, THOROUGH, column_cover
 from pykarpenter.core.cover.greedy import default_weightings, greedy_cover
 from pykarpenter.core.cover.problem import Bundle, CoverProblem, Floats, Ints, Pattern
-from pykarpenter.core.cover.shaped import FEW_CLASSES, MANY_MACHINES, shaped_cover
+from pykarpenter.core.cover.shaped import FEW_MACHINES, MANY_MACHINES, shaped_cover
 
 # Column generation pays for batches with this many pods and few enough classes.
 _COLUMNS_FROM_PODS = 5000
+_LARGE_FROM_PODS = 50_000
 _COLUMNS_UP_TO_CLASSES = 120
 _GREEDY_UP_TO_CLASSES = 60
 
@@ -36,16 +36,25 @@ def portfolio(
 
 
 def _shaped(problem: CoverProblem, relaxation: Relaxation) -> Iterator[list[Bundle]]:
+    even = relaxation.even_sized(problem.demand)
+    start = relaxation.solve(problem.demand, even)
+    for order in _orders(problem, many_machines=even is not None):
+        for score in FEW_MACHINES if even is None else MANY_MACHINES:
+            filled = shaped_cover(problem, relaxation, start, score, order)
+            if filled is not None:
+                yield _bundles_of_rows(filled.machines, filled.classes, filled.positions, filled.pods)
+
+
+def _orders(problem: CoverProblem, many_machines: bool) -> list[Ints]:
+    """Orders in which classes are placed; where rules force many machines, pods under most rules come first."""
     size = problem.requests / np.maximum(problem.capacity.max(axis=0), 1)
+    if many_machines:
+        rules = (problem.requests[:, problem.real :] > 0).sum(axis=1)
+        return [np.lexsort((-size[:, : problem.real].max(axis=1), -rules))]
     orders = [np.argsort(-size.max(axis=1), kind="stable")]
     if problem.classes <= _GREEDY_UP_TO_CLASSES:
         orders.append(np.argsort(-size.sum(axis=1), kind="stable"))
-    even = relaxation.even_sized(problem.demand)
-    start = relaxation.solve(problem.demand, even)
-    for order, score in itertools.product(orders, FEW_CLASSES if even is None else MANY_MACHINES):
-        filled = shaped_cover(problem, relaxation, start, score, order)
-        if filled is not None:
-            yield _bundles_of_rows(filled.machines, filled.classes, filled.positions, filled.pods)
+    return orders
 
 
 def _greedy(problem: CoverProblem, value: Floats, machines: Ints) -> Iterator[list[Bundle]]:
@@ -55,7 +64,9 @@ def _greedy(problem: CoverProblem, value: Floats, machines: Ints) -> Iterator[li
 
 
 def _columns(problem: CoverProblem, thorough: bool, should_stop: Callable[[], bool]) -> Iterator[list[Bundle]]:
-    cover = column_cover(problem, THOROUGH if thorough else NORMAL, should_stop).cover
+    very_large = int(problem.demand.sum()) >= _LARGE_FROM_PODS
+    effort = THOROUGH if thorough else (LARGE if very_large else NORMAL)
+    cover = column_cover(problem, effort, should_stop).cover
     if cover is not None:
         yield _bundles_of_patterns(cover.patterns)
 

@@ -14,8 +14,8 @@ from pykarpenter.core.cover.bound import Relaxation, Relaxed
 from pykarpenter.core.cover.problem import CoverProblem, Floats, Ints
 
 # Scores worth trying where machines are few and large, and where rules force many of them.
-FEW_CLASSES = ("shape", "stretch")
-MANY_MACHINES = ("tight", "stretch")
+FEW_MACHINES = ("shape", "stretch")
+MANY_MACHINES = ("tight",)
 # How often a rest gets a relaxation of its own, and how many machines of a set it may use.
 _TURNS = 4
 _SHORT_LIST = 32
