@@ -28,10 +28,14 @@ class Row:
     def same(self) -> bool:
         return self.embedded == self.real
 
+    @property
+    def as_expected(self) -> bool:
+        return self.real.answer == self.real.expected
 
-def table(rows: Mapping[str, Sequence[Row]]) -> str:
-    """The whole document: a summary, then a table for each behaviour."""
-    text = [HEAD]
+
+def table(rows: Mapping[str, Sequence[Row]], head: str = HEAD) -> str:
+    """The whole document: a summary, then a table for each behaviour or scenario."""
+    text = [head]
     for name, found in rows.items():
         text.append(f"| {name} | {sum(row.same for row in found)} of {len(found)} answers |\n")
     for name, found in rows.items():

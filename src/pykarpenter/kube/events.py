@@ -57,10 +57,19 @@ class _Pending:
 
 
 class EventRecorder:
-    def __init__(self, api: KubeApi, clock: Clock, *, identity: str = "", observer: KubeObserver = IGNORE_KUBE) -> None:
+    def __init__(
+        self,
+        api: KubeApi,
+        clock: Clock,
+        *,
+        identity: str = "",
+        source: str = SOURCE,
+        observer: KubeObserver = IGNORE_KUBE,
+    ) -> None:
         self._api = api
         self._clock = clock
         self._identity = identity
+        self._source = source
         self._observer = observer
         self._windows: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._limits: dict[tuple[str, str], TokenBucket] = {}
@@ -195,8 +204,8 @@ class EventRecorder:
             "reason": pending.reason,
             "message": pending.message,
             "type": pending.type,
-            "source": {"component": SOURCE},
-            "reportingComponent": SOURCE,
+            "source": {"component": self._source},
+            "reportingComponent": self._source,
             "reportingInstance": self._identity,
             "firstTimestamp": stamp,
             "lastTimestamp": stamp,

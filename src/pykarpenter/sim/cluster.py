@@ -64,7 +64,7 @@ class EmbeddedCluster:
         self.cloud = SimCloud(self.api, clock, market, seed=seed, timing=self.options.timing)
         self.provider, self._background = self._make_provider(catalog)
         self.views = Views(self.api, clock)
-        recorder = EventRecorder(self.api, clock, identity="default-scheduler")
+        recorder = EventRecorder(self.api, clock, identity="default-scheduler", source="default-scheduler")
         self._recorder = recorder
         self.scheduler = Scheduler(
             self.api, self.views, clock, seed=seed, recorder=recorder if self.options.scheduler_events else None

@@ -6,7 +6,9 @@ import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from pykarpenter.sim.cloud.instances import Instance
@@ -20,6 +22,13 @@ from pykarpenter.sim.faults.world import run_story
 def test_invariants_hold_in_a_drawn_world(seed):
     """Users act, faults strike, the program goes on: nothing is broken and everything settles."""
     outcome = run_story(draw_story(seed))
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).with_name("kept").glob("*.json")), ids=lambda path: path.stem)
+def test_world_that_once_failed_stays_good(path):
+    """Stories of failed soak runs, kept as they were drawn: what was mended stays mended."""
+    outcome = run_story(msgspec.json.decode(path.read_bytes(), type=Story))
     assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
 
 

@@ -132,9 +132,11 @@ class SafetyCheckers(Middleware):
             if c.pool_name == pool.name and condition_status(c.status.conditions, "Initialized") == "True"
         ]
         allowed = _allowed(pool, chosen.reason, len(ready))
-        # A machine that has ended is no longer being disturbed, although its claim is still being cleared away.
+        # A machine whose end the cloud has accepted is no longer being disturbed: it is drained and only cleared away.
+        ended = {c.uid for c in self._all(kinds.NODE_CLAIM) if _is_ending(c)}
         left = {i.tags.get(TAG_CLAIM_UID) for i in self._cluster.cloud.instances.values() if i.state != TERMINATED}
-        count = sum(name == pool.name and uid in left for uid, name in self._disrupting.items())
+        going = [uid for uid, name in self._disrupting.items() if name == pool.name and uid in left - ended]
+        count = len(going)
         if count > allowed:
             self._broken("S4", f"NodePool {pool.name}: {count} of {len(ready)} machines disturbed, {allowed} allowed")
 
@@ -245,6 +247,10 @@ def _allowed(pool: NodePool, reason: str, machines: int) -> int:
         else:
             bounds.append(int(budget.nodes))
     return min(bounds)
+
+
+def _is_ending(claim: NodeClaim) -> bool:
+    return condition_status(claim.status.conditions, "InstanceTerminating") == "True"
 
 
 def _is_lost(node: Node) -> bool:

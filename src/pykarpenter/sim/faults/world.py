@@ -33,6 +33,8 @@ from pykarpenter.sim.process import OperatorProcess
 # After the faults: long enough for leases, liveness timeouts and collectors to run their course.
 SETTLE_S = 1800.0
 STEADY_S = 600.0
+# A pod for which two machines came to nothing waits half an hour for the next; so long, and no longer, is waited too.
+PATIENCE_S = 3600.0
 
 LEASE = ("karpenter-leader-election", "kube-system")
 
@@ -163,6 +165,10 @@ async def _settle(world: World, report: Report) -> None:
     world.cluster.cloud.market.bad_data = None
     world.process_clock.skew_s = 0.0
     await asyncio.sleep(SETTLE_S)
+    for _ in range(int(PATIENCE_S / STEADY_S)):
+        if all(pod.spec.node_name for pod in world.all(kinds.POD)):
+            break
+        await asyncio.sleep(STEADY_S)
     before = world.cluster.cloud.ledger.launched
     await asyncio.sleep(STEADY_S)
     now = world.cluster.cloud.ledger.launched

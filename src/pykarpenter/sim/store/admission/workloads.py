@@ -119,13 +119,24 @@ def _errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
     if not matches:
         detail = "`selector` does not match template `labels`"
         yield invalid_value("spec.template.metadata.labels", labels, detail)
-    yield from pod_spec_errors(spec["template"]["spec"], "spec.template.spec")
+    yield from pod_spec_errors(_with_claimed_volumes(spec), "spec.template.spec")
     policy = spec["template"]["spec"]["restartPolicy"]
     if resource.plural == "jobs":
         if policy == "Always":
             yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
     elif policy != "Always":
         yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+
+
+def _with_claimed_volumes(spec: Json) -> Json:
+    """The pods' spec with the volumes that a StatefulSet adds to each of them: containers may mount those."""
+    pod_spec: Json = spec["template"]["spec"]
+    claims = [(item.get("metadata") or {}).get("name", "") for item in spec.get("volumeClaimTemplates") or ()]
+    if not claims:
+        return pod_spec
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    kept = [volume for volume in pod_spec.get("volumes") or () if volume.get("name") not in claims]
+    return {**pod_spec, "volumes": [*kept, *added]}
 
 
 def _fixed(resource: Resource, spec: Json, was: Json) -> Iterator[FieldError]:
