@@ -79,6 +79,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise VirtualDeadlock(f"nothing can wake {len(stuck)} waiting task(s): {', '.join(stuck[:20])}")
         self._virtual_now = max(self._virtual_now, timers[0].when())
 
+    def block(self, seconds: float) -> None:
+        """Let time pass as code that does not give way would: every timer due meanwhile is late."""
+        self._virtual_now += seconds
+
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
         self._task_number += 1
         number = self._task_number

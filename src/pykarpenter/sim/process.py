@@ -63,6 +63,11 @@ class OperatorProcess:
     def is_running(self) -> bool:
         return self._task is not None and not self._task.done()
 
+    @property
+    def is_restarted(self) -> bool:
+        """A process runs that nobody has killed."""
+        return self.is_running and not self._plug.gone
+
     def start(self) -> Operator:
         """A new process; the one before must have ended."""
         self.starts += 1

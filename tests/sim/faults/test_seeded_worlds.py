@@ -52,6 +52,44 @@ FOREIGN = Story(
 )
 
 
+def one_fault(fault: str, **args) -> Story:
+    """A Deployment that grows right after the fault, shrinks and grows again."""
+    return Story(
+        3,
+        (
+            Step(1.0, "pool", {"name": "general", "limit": 0}),
+            Step(3.0, "deploy", {"name": "web", "replicas": 5, "cpu": "1", "memory": "1Gi"}),
+            Step(200.0, FAULTS[fault].action, args),
+            Step(203.0, "scale", {"name": "web", "to": 20}),
+            Step(420.0, "scale", {"name": "web", "to": 2}),
+            Step(700.0, "scale", {"name": "web", "to": 8}),
+        ),
+    )
+
+
+THIRD_PARTIES = {
+    "F1": {"for_s": 300},
+    "F11": {"for_s": 500},
+    "F14": {"pool": "general"},
+    "F25": {"for_s": 300},
+    "F26": {"for_s": 500, "cpu": "1"},
+    "F39": {"which": 0, "for_s": 300},
+    "F46": {"times": 1},
+    "F47": {"which": 0, "for_s": 300},
+    "F48": {"seconds": 40},
+}
+
+
+@pytest.mark.parametrize("fault", THIRD_PARTIES)
+def test_fault_of_others_fires_and_every_invariant_holds(fault):
+    """F1, F11, F14, F25, F26, F39, F46, F47, F48: also L5, since nothing is launched once the load is steady."""
+    outcome = run_story(one_fault(fault, **THIRD_PARTIES[fault]))
+    assert outcome.fired.get(fault, 0) >= 1
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
+    # Each batch of pods may cost two machines that come to nothing, never a row of them.
+    assert outcome.launches <= 6
+
+
 class _ForgetfulProvider(SimProvider):
     """A guard taken away: each launch has a token of its own."""
 

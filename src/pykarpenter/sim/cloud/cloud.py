@@ -219,6 +219,8 @@ class SimCloud:
     # Inside.
 
     def _available(self, request: LaunchRequest) -> tuple[InstanceType, Offering]:
+        if request.choices and self.faults.take("exhausted_subnets"):
+            self.market.run_short(self.market.keys(zone=request.choices[0][1].zone))
         refused: list[OfferingKey] = []
         used = self.reserved_used()
         for item, offering in request.choices:

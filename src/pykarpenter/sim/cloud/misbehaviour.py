@@ -38,6 +38,8 @@ class Misbehaviour:
     short_lists: int = 0
     stale_lists: int = 0
     boot_failures: int = 0
+    # The zone that a launch would like best runs out of addresses, until the market is restocked.
+    exhausted_subnets: int = 0
     denied: dict[str, None] = field(default_factory=dict)
     late_devices_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
@@ -63,6 +65,6 @@ class Misbehaviour:
         """Stop misbehaving; what has fired stays counted."""
         for name in ("throttle", "throttle_after_success", "lose_launch_replies", "ignore_deletes", "short_lists"):
             setattr(self, name, 0)
-        self.stale_lists = self.boot_failures = 0
+        self.stale_lists = self.boot_failures = self.exhausted_subnets = 0
         self.denied.clear()
         self.late_devices_s = 0.0

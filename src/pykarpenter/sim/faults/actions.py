@@ -17,6 +17,7 @@ from pykarpenter.sim.api import Request
 from pykarpenter.sim.cloud.cloud import foreign_instance
 from pykarpenter.sim.cloud.instances import TAG_CLAIM, TAG_CLUSTER
 from pykarpenter.sim.conditions import with_conditions
+from pykarpenter.sim.faults import third_parties
 
 if TYPE_CHECKING:
     from pykarpenter.sim.faults.world import World
@@ -364,12 +365,21 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "block_by_budget": block_by_budget,
     "spoil_prices": spoil_prices,
     "empty_catalogue": empty_catalogue,
+    "taint_new_nodes": third_parties.taint_new_nodes,
+    "bind_late": third_parties.bind_late,
+    "flash_claim": third_parties.flash_claim,
+    "distrust_nodes": third_parties.distrust_nodes,
+    "grow_daemons": third_parties.grow_daemons,
+    "poison": third_parties.poison,
+    "double_identity": third_parties.double_identity,
+    "block_loop": third_parties.block_loop,
     "lose_launch_replies": _cloud("lose_launch_replies"),
     "ignore_deletes": _cloud("ignore_deletes"),
     "throttle_cloud": _cloud("throttle"),
     "shorten_lists": _cloud("short_lists"),
     "stale_lists": _cloud("stale_lists"),
     "fail_boots": _cloud("boot_failures"),
+    "exhaust_subnets": _cloud("exhausted_subnets"),
     "stall_watches": _until("stalled_until"),
     "block_lease": _until("lease_blocked_until"),
     "pause": _until("paused_until"),
@@ -387,6 +397,7 @@ MARKS: dict[str, str] = {
     "stale_lists": "F7",
     "shortage": "F8",
     "boot_failures": "F9",
+    "exhausted_subnets": "F46",
     "lag": "F13",
     "stall": "F15",
     "expired": "F16",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -50,6 +50,8 @@ class ApiFaults(Middleware):
         self.lease_blocked_until = 0.0
         # Seconds by which events of a kind come late, by plural.
         self.lag_s: dict[str, float] = {}
+        # Called with each write before it is sent; may wait, act on the cluster or raise.
+        self.before_writes: list[Callable[[Request], Awaitable[None]]] = []
         self._crash: _Crash | None = None
 
     def crash_when(self, name: str, matches: Callable[[Request], bool], on_crash: Callable[[], None]) -> None:
@@ -77,6 +79,8 @@ class ApiFaults(Middleware):
             self.fired["lease_blocked"] += 1
             raise ServerFault("etcdserver: request timed out")
         if request.verb in _WRITES:
+            for look in list(self.before_writes):
+                await look(request)
             self._refuse_write(request)
         if self._take("server_errors"):
             raise ServerFault("Internal error occurred")

@@ -45,6 +45,7 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {
+    "F1": Fault("taint_new_nodes", lambda r: {"for_s": r.randint(120, 400)}),
     "F2": Fault("crash_after_launch"),
     "F3": Fault("lose_launch_replies", lambda r: {"times": r.randint(1, 3)}),
     "F4": Fault("ignore_deletes", lambda r: {"times": r.randint(1, 3)}),
@@ -54,8 +55,10 @@ FAULTS: dict[str, Fault] = {
     "F8": Fault("run_short", lambda r: {"zone": r.choice(["demo-1a", "demo-1b"]), "family": r.choice(["c", "m", "t"])}),
     "F9": Fault("fail_boots", lambda r: {"times": r.randint(1, 2)}),
     "F10": Fault("burst", lambda r: {"pods": r.randint(150, 300), "for_s": r.randint(120, 300)}),
+    "F11": Fault("bind_late", lambda r: {"for_s": r.randint(200, 600)}),
     "F12": Fault("protect", lambda r: {"share": 0.5, "for_s": r.randint(60, 400)}),
     "F13": Fault("lag_pods", lambda r: {"seconds": 60, "for_s": r.randint(120, 300)}),
+    "F14": Fault("flash_claim", lambda r: {"pool": "general"}),
     "F15": Fault("stall_watches", lambda r: {"for_s": r.randint(100, 400)}),
     "F16": Fault("compact", lambda r: {"watches": r.randint(4, 20)}),
     "F17": Fault("deny", lambda r: {"calls": r.choice(["terminate", "launch", "list"]), "for_s": r.randint(60, 300)}),
@@ -66,15 +69,21 @@ FAULTS: dict[str, Fault] = {
     "F22": Fault("conflict", lambda r: {"times": r.randint(3, 20)}),
     "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
     "F24": Fault("disorder", lambda r: {"times": r.randint(20, 80), "lag_s": r.choice([1, 2, 5])}),
+    "F25": Fault("distrust_nodes", lambda r: {"for_s": r.randint(60, 400)}),
+    "F26": Fault("grow_daemons", lambda r: {"for_s": r.randint(200, 600), "cpu": r.choice(["250m", "1"])}),
     "F28": Fault("unready", lambda r: {"share": 0.3, "for_s": r.randint(60, 400)}),
     "F29": Fault("interrupt", lambda r: {"share": 0.5}),
     "F31": Fault("foreign", lambda r: {"similar": r.random() < 0.5}),
     "F32": Fault("break_webhook", lambda r: {"for_s": r.randint(20, 120)}),
     "F36": Fault("replace_pool", lambda r: {"name": "general", "after_s": r.randint(20, 200)}),
+    "F39": Fault("poison", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 400)}),
     "F40": Fault("skew_clock", lambda r: {"by_s": r.choice([-600, 600]), "for_s": r.randint(60, 600)}),
     "F42": Fault("block_by_budget", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 600)}),
     "F44": Fault("spoil_prices", lambda r: {"how": r.choice(["missing", "zero", "huge"]), "for_s": 300}),
     "F45": Fault("empty_catalogue", lambda r: {"for_s": r.randint(60, 600)}),
+    "F46": Fault("exhaust_subnets", lambda r: {"times": r.randint(1, 2)}),
+    "F47": Fault("double_identity", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 400)}),
+    "F48": Fault("block_loop", lambda r: {"seconds": r.choice([5, 20, 40])}),
 }
 
 

@@ -87,7 +87,7 @@ class World:
             for name, count in source.items():
                 if name in MARKS:
                     total[MARKS[name]] += count
-        return dict(sorted(total.items(), key=lambda item: int(item[0][1:])))
+        return dict(sorted(((name, n) for name, n in total.items() if n), key=lambda item: int(item[0][1:])))
 
 
 def run_story(story: Story, *, settings: Settings | None = None, make_provider: MakeProvider | None = None) -> Outcome:
