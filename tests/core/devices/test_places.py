@@ -9,7 +9,14 @@ import msgspec
 import pytest
 
 from pykarpenter.api import labels
-from pykarpenter.api.pods import ContainerResourceClaim, PodResourceClaim, PodResourceClaimStatus
+from pykarpenter.api.meta import ObjectMeta
+from pykarpenter.api.nodepool import NodeClaim, NodeClaimSpec
+from pykarpenter.api.pods import (
+    ContainerResourceClaim,
+    NodeSelectorRequirement,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+)
 from pykarpenter.core.packing import WhatIfBase, what_if
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.plans import LaunchPlan
@@ -130,6 +137,31 @@ def test_devices_given_out_before_a_machine_is_initialized_stay_taken() -> None:
     pods = [user(f"p{i}", f"c{i}") for i in range(2)]
     known = objects([early, claim("c0"), claim("c1")], [on_node("node-1", "gpu-0", "gpu-1")])
     assert on_nodes(plan(pods, known, nodes=[starting])) == {"node-1": ["default/p0"]}
+
+
+def test_pods_that_wait_for_a_machine_keep_its_devices() -> None:
+    """They are not planned again until the machine is ready, so nobody else may be sent to their devices."""
+    expected = [user(f"w{i}", f"w{i}", cpu="100m") for i in range(2)]
+    fields = {"pool": "default", "labels": {labels.INSTANCE_TYPE: "gpu"}, "initialized": False}
+    claims = [claim("w0"), claim("w1"), claim("c")]
+    waiting = make_node(pods=expected, **fields)
+    assert types_of(plan([user("p", "c")], objects(claims), nodes=[waiting])) == ["gpu"]
+    one_less = make_node(pods=expected[:1], **fields)
+    assert on_nodes(plan([user("p", "c")], objects(claims), nodes=[one_less])) == {"node-1": ["default/p"]}
+    shares = plan([user("p", "w0")], objects(claims), nodes=[waiting, make_node("other", **fields)])
+    assert on_nodes(shares) == {"node-1": ["default/p"]}, "whoever shares their claim follows them"
+
+
+def test_a_claim_that_is_not_launched_brings_what_all_its_types_bring() -> None:
+    types = [gpu_type("a", spec("gpu-0")), gpu_type("b", spec("gpu-0"), price=2.0), make_type("plain")]
+    for names, found in ((["a", "b"], {"node-1": ["default/p"]}), (["a", "plain"], {})):
+        listed = [NodeSelectorRequirement(key=labels.INSTANCE_TYPE, operator="In", values=names)]
+        launching = replace(make_node(pool="default", initialized=False), claim=node_claim(listed), node=None)
+        assert on_nodes(plan([user("p", "c")], objects([claim("c")]), types, nodes=[launching])) == found
+
+
+def node_claim(requirements: list[NodeSelectorRequirement]) -> NodeClaim:
+    return NodeClaim(metadata=ObjectMeta(name="node-1"), spec=NodeClaimSpec(requirements=requirements))
 
 
 @pytest.mark.promise("SCH-17.5")
@@ -332,6 +364,46 @@ def test_a_disruption_question_frees_the_devices_of_the_pods_it_moves() -> None:
     slices = [on_node("node-1", "x"), on_node("node-2", "x")]
     base = WhatIfBase(make_snapshot(nodes=nodes, devices=objects([held], slices)), ON)
     assert on_nodes(what_if(base, ["node-1"], [pod])) == {"node-2": ["default/p"]}
+
+
+# Bad objects.
+
+BAD_CLAIMS = {
+    "huge count": claim("bad", request(count=2**70)),
+    "huge capacity": claim("bad", request(capacity={"requests": {"memory": 2**70}})),
+    "odd capacity": claim("bad", request(capacity={"requests": {"memory": "lots"}})),
+    "odd selector": claim("bad", results=[], selector={"matchFields": [{"key": "x", "operator": "In", "values": []}]}),
+    "odd operator": claim("bad", results=[], selector={"matchExpressions": [{"key": "x", "operator": "Near"}]}),
+    "no requests": claim("bad", {"name": "x"}),
+    "long selector": claim("bad", request("gpu", 1, "(" * 3000 + "true" + ")" * 3000)),
+    "empty selector": claim("bad", request("gpu", 1, "")),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD_CLAIMS))
+def test_a_bad_claim_holds_up_only_its_own_pod(name: str) -> None:
+    found = plan([user("p", "bad"), user("q", "good")], objects([BAD_CLAIMS[name], claim("good")]))
+    assert list(found.unschedulable) == ["default/p"]
+    assert [item.pods for item in found.claims] == [("default/q",)]
+
+
+BAD_DEVICES: list[dict[str, Any]] = [
+    {"attributes": {"n": {"int": 2**70}}},
+    {"attributes": {"n": {"version": "one"}}},
+    {"attributes": {"n": {}}},
+    {"capacity": {"m": {"value": 2**70}}},
+    {"capacity": {"m": {"value": "1", "requestPolicy": {"default": "some"}}}},
+    {"capacity": {"m": {"value": "1", "requestPolicy": {"validRange": {"step": "x"}}}}},
+    {"consumesCounters": [{"counterSet": "absent", "counters": {"m": {"value": "1"}}}]},
+]
+
+
+@pytest.mark.parametrize("fields", BAD_DEVICES)
+def test_a_bad_device_spoils_only_its_pool(fields: dict[str, Any]) -> None:
+    slices = [on_node("node-1", device("bad", fields=fields), pool="bad"), on_node("node-1", "good", driver="x")]
+    wanted = claim("c", request("gpu", 1, "has(device.driver)"))
+    found = plan([user("p", "c")], objects([wanted], slices), nodes=[make_node()])
+    assert on_nodes(found) == {"node-1": ["default/p"]}
 
 
 # The answer.

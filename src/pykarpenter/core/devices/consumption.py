@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from math import ceil
 
-from pykarpenter.api.devices import CapacityRequestPolicy
-from pykarpenter.api.quantity import parse_quantity
 from pykarpenter.core.devices.pools import PUBLISHED, Amount, Capacity, CounterId, DeviceId, PoolDevice
 
 # ("device", id), ("capacity", id, dimension) or ("counter", id).
@@ -47,27 +45,15 @@ def consumed_capacity(device: PoolDevice, wanted: Mapping[str, Amount]) -> dict[
 def _rounded(wanted: Amount | None, item: Capacity) -> Amount | None:
     policy = item.policy
     if wanted is None:
-        default = policy.default if policy is not None else None
-        return parse_quantity(default) if default is not None else item.value
+        return item.value if policy is None or policy.default is None else policy.default
     if policy is None:
         return wanted
-    if policy.valid_values:
-        return min((v for v in map(parse_quantity, policy.valid_values) if v >= wanted), default=None)
-    return _in_range(wanted, policy)
-
-
-def _in_range(wanted: Amount, policy: CapacityRequestPolicy) -> Amount | None:
-    limits = policy.valid_range
-    if limits is None:
-        return wanted
-    low = parse_quantity(limits.min) if limits.min is not None else Fraction(0)
-    amount = max(wanted, low)
-    step = parse_quantity(limits.step) if limits.step is not None else Fraction(0)
-    if step > 0:
-        amount = low + ceil((amount - low) / step) * step
-    if limits.max is not None and amount > parse_quantity(limits.max):
-        return None
-    return amount
+    if policy.values:
+        return next((value for value in policy.values if value >= wanted), None)
+    amount = max(wanted, policy.low)
+    if policy.step > 0:
+        amount = policy.low + ceil((amount - policy.low) / policy.step) * policy.step
+    return None if policy.high is not None and amount > policy.high else amount
 
 
 class InUse:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import msgspec
 
 from pykarpenter.api.devices import (
-    AllocationResult,
     CapacityRequirements,
     DeviceConstraint,
     DeviceRequest,
@@ -23,8 +22,10 @@ from pykarpenter.api.devices import (
     ResourceClaimConsumer,
     ResourceClaimSpec,
 )
+from pykarpenter.api.labels import DEFAULT_RULES, LabelRules
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.quantity import parse_quantity
+from pykarpenter.core.devices.placing import ANYWHERE, Term, terms_of
 from pykarpenter.core.devices.pools import Amount
 from pykarpenter.core.devices.selectors import Selector, SelectorError, compiled
 from pykarpenter.core.reasons import Refusal, Why
@@ -86,7 +87,8 @@ class ClaimDemand:
     key: str
     requests: tuple[Request, ...]
     matches: tuple[Match, ...]
-    allocation: AllocationResult | None = None
+    # Where the devices that the claim has can be reached; None while it has none.
+    reach: tuple[Term, ...] | None = None
     reserved_for: tuple[ResourceClaimConsumer, ...] = ()
 
 
@@ -96,8 +98,9 @@ DeviceDemand = tuple[ClaimDemand, ...]
 class DemandReader:
     """Reads the claims of pods; claims that ask for the same share one reading."""
 
-    def __init__(self, objects: DeviceObjects) -> None:
+    def __init__(self, objects: DeviceObjects, rules: LabelRules = DEFAULT_RULES) -> None:
         self._objects = objects
+        self._rules = rules
         self._read: dict[bytes, tuple[tuple[Request, ...], tuple[Match, ...]]] = {}
         self._encode = msgspec.msgpack.Encoder().encode
 
@@ -148,11 +151,18 @@ class DemandReader:
         return ResourceClaim(metadata=meta, spec=template.spec.spec)
 
     def _claim(self, claim: ResourceClaim) -> ClaimDemand:
-        spec = self._encode(claim.spec)
+        allocation = claim.status.allocation
+        selector = allocation.node_selector if allocation is not None else None
+        try:
+            spec = self._encode(claim.spec)
+            reach = ANYWHERE if selector is None else terms_of(selector, self._rules)
+        except (ValueError, OverflowError) as error:
+            raise DemandError(Why.DEVICES, f"resourceclaim {claim.key}: {error}") from error
         found = self._read.get(spec)
         if found is None:
             found = self._read[spec] = self._spec(claim.key, claim.spec)
-        return ClaimDemand(claim.key, *found, claim.status.allocation, tuple(claim.status.reserved_for))
+        users = tuple(claim.status.reserved_for)
+        return ClaimDemand(claim.key, *found, reach if allocation is not None else None, users)
 
     def _spec(self, key: str, spec: ResourceClaimSpec) -> tuple[tuple[Request, ...], tuple[Match, ...]]:
         try:

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pykarpenter.api.devices import CapacityRequestPolicy, Device, DeviceAttribute, ResourceSliceSpec
+from pykarpenter.api.devices import (
+    CapacityRequestPolicy,
+    CapacityRequestRange,
+    Device,
+    DeviceAttribute,
+    ResourceSliceSpec,
+)
 from pykarpenter.api.labels import DEFAULT_RULES, LabelRules
 from pykarpenter.api.quantity import parse_quantity
 from pykarpenter.core.devices.cel_values import as_quantity, semver
@@ -52,9 +58,20 @@ class CounterId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Policy:
+    """How much of a dimension one request may take: one of some values, or steps within a range."""
+
+    default: Amount | None
+    values: tuple[Amount, ...]
+    low: Amount
+    step: Amount
+    high: Amount | None
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
     value: Amount
-    policy: CapacityRequestPolicy | None = None
+    policy: Policy | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +165,7 @@ def _pool(pool: PoolId, slices: Sequence[ResourceSliceSpec], rules: LabelRules) 
             return made
         made.counters = _counters(pool, current)
         made.devices = tuple(_devices(pool, current, made.counters, rules))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         made.problem, made.devices = f"invalid: {error}", ()
     return made
 
@@ -197,13 +214,14 @@ def _device(pool: PoolId, device: Device, scope: Scope, counters: Mapping[Counte
                 raise _Invalid(f"device {device.name!r} consumes the unknown counter {key.counter_set}/{name}")
             consumed.append((key, parse_quantity(counter.value)))
     blocking = [taint for taint in device.taints if taint.effect in ("NoSchedule", "NoExecute")]
-    attributes = {qualified(name, pool.driver): _value(name, item) for name, item in device.attributes.items()}
+    values = {qualified(name, pool.driver): _value(item) for name, item in device.attributes.items()}
     return PoolDevice(
         id=DeviceId(pool.origin, pool.driver, pool.name, device.name),
         scope=scope,
-        attributes=attributes,
+        # A kind of value that is not known yet reads as no attribute.
+        attributes={name: value for name, value in values.items() if value is not None},
         capacity={
-            qualified(name, pool.driver): Capacity(parse_quantity(item.value), item.request_policy)
+            qualified(name, pool.driver): Capacity(parse_quantity(item.value), _policy(item.request_policy))
             for name, item in device.capacity.items()
         },
         counters=tuple(consumed),
@@ -218,7 +236,20 @@ def _device(pool: PoolId, device: Device, scope: Scope, counters: Mapping[Counte
     )
 
 
-def _value(name: str, item: DeviceAttribute) -> AttributeValue:
+def _policy(item: CapacityRequestPolicy | None) -> Policy | None:
+    if item is None:
+        return None
+    limits = item.valid_range or CapacityRequestRange()
+    return Policy(
+        default=None if item.default is None else parse_quantity(item.default),
+        values=tuple(sorted(parse_quantity(value) for value in item.valid_values)),
+        low=parse_quantity(limits.min or 0),
+        step=parse_quantity(limits.step or 0),
+        high=None if limits.max is None else parse_quantity(limits.max),
+    )
+
+
+def _value(item: DeviceAttribute) -> AttributeValue | None:
     for kind, value in (
         ("int", item.int_value),
         ("bool", item.bool_value),
@@ -229,4 +260,4 @@ def _value(name: str, item: DeviceAttribute) -> AttributeValue:
             if kind == "version":
                 semver(str(value))
             return kind, value
-    raise _Invalid(f"attribute {name!r} has no value that can be read")
+    return None

@@ -8,7 +8,7 @@ on, as it would in the scheduler.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pykarpenter.core.devices.cel_values import declarations
@@ -47,10 +47,11 @@ class Selector:
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
+        environment = _environment()
         try:
-            self._program = _environment().compile(expression)
-        except RuntimeError as error:
-            raise SelectorError(f"selector {expression!r}: {_first_line(error)}") from error
+            self._program = environment.compile(expression)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise SelectorError(f"selector {expression[:200]!r}: {_first_line(error)}") from error
         # A domain that a device does not have reads as empty, not as an error.
         self._domains = [(found[1], found[2] or found[3] or "") for found in _DOMAIN.finditer(expression)]
 
@@ -61,7 +62,7 @@ class Selector:
                 data = {**data, table: {**data[table], domain: {}}}
         try:
             result = self._program.eval(data={"device": data})
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, OverflowError) as error:
             raise SelectorError(self._failed(device, _first_line(error))) from error
         value = result.plain_value()
         if not isinstance(value, bool):
@@ -73,10 +74,10 @@ class Selector:
         return re.search(rf"""["']{re.escape(domain)}["']\s+in\s""", self.expression) is not None
 
     def _failed(self, device: PoolDevice, reason: str) -> str:
-        return f"selector {self.expression!r} failed on device {device.id.text}: {reason}"
+        return f"selector {self.expression[:200]!r} failed on device {device.id.text}: {reason}"
 
 
-@cache
+@lru_cache(maxsize=4096)
 def compiled(expression: str) -> Selector:
     """The selector of an expression; raises SelectorError."""
     return Selector(expression)

@@ -108,7 +108,7 @@ class ClassBuilder:
         self._encode = msgspec.msgpack.Encoder().encode
         self._specs: dict[bytes, _SpecFacts] = {}
         self._by_identity: dict[int, _SpecFacts] = {}
-        self._reader = DemandReader(snapshot.devices)
+        self._reader = DemandReader(snapshot.devices, settings.label_rules)
         self._demands: dict[str, DeviceDemand] = {}
         self.ignored: dict[str, Refusal] = {}
         self.refused: dict[str, Refusal] = {}

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-import msgspec
 import numpy as np
 
 from pykarpenter.api import labels
@@ -44,7 +43,7 @@ class DeviceSupply:
         self._nodes = nodes
         self._snapshot = snapshot
         self._rules = rules
-        self._group_ids: dict[bytes, int] = {}
+        self._group_ids: dict[str, int] = {}
         self._promises: list[Promise] = []
         self._row_groups: dict[int, Ints] = {}
         self._by_name: dict[str, dict[str, InstanceType]] = {}
@@ -95,8 +94,8 @@ class DeviceSupply:
     # Promised.
 
     def group(self, item: InstanceType) -> int:
-        bindings = [(b.attribute, b.devices) for b in item.attribute_bindings]
-        key = msgspec.msgpack.encode([item.dynamic_resources, bindings])
+        promised = (item.dynamic_resources, item.attribute_bindings)
+        key = repr(promised) if any(promised) else ""
         found = self._group_ids.get(key)
         if found is None:
             found = self._group_ids[key] = len(self._promises)
@@ -179,8 +178,10 @@ class DeviceSupply:
         pool = view.pool_name
         if pool not in self._by_name:
             self._by_name[pool] = by_name(self._snapshot.instance_types.get(pool, ()))
-        found = self._by_name[pool].get(view.labels.get(labels.INSTANCE_TYPE, ""))
-        return self._promises[self.group(found)] if found is not None else None
+        known = self._by_name[pool]
+        groups = {self.group(known[name]) for name in _type_names(view) if name in known}
+        # A claim that is not launched may become one of several types; it promises what all of them bring.
+        return self._promises[groups.pop()] if len(groups) == 1 else None
 
     def taken_early(self, index: int, used: Usage) -> Usage:
         """What a machine that is not initialized has given out already, in terms of its type's templates."""
@@ -202,6 +203,14 @@ class DeviceSupply:
                 if key[0] == "device":
                     add(found, {("counter", counter): Fraction(share) for counter, share in known.counters})
         return found
+
+
+def _type_names(view: NodeView) -> list[str]:
+    certain = view.labels.get(labels.INSTANCE_TYPE)
+    if certain is not None or view.claim is None:
+        return [certain or ""]
+    listed = [r for r in view.claim.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"]
+    return listed[0].values if listed else []
 
 
 def node_name(view: NodeView) -> str:

@@ -7,15 +7,16 @@ and to where devices of the cluster can be reached. What was found is kept until
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from pykarpenter.core.devices.consumption import Usage, add
-from pykarpenter.core.devices.demand import ClaimDemand, DeviceDemand
+from pykarpenter.core.devices.demand import ClaimDemand, DemandError, DemandReader, DeviceDemand
 from pykarpenter.core.devices.ledger import Granted, Holder, Ledger, in_use, is_leaving
-from pykarpenter.core.devices.placing import ANYWHERE, Term, labels_of, terms_of
+from pykarpenter.core.devices.placing import Term, labels_of
 from pykarpenter.core.devices.pools import PROMISED
 from pykarpenter.core.devices.search import Matcher, Pick, Search
 from pykarpenter.core.interning import Bools, Ints
@@ -57,6 +58,8 @@ class DevicePlaces:
         self._leaving = leaving
         self._supply = DeviceSupply(nodes, snapshot, settings.label_rules)
         self._matcher = Matcher()
+        self._reader = DemandReader(snapshot.devices, settings.label_rules)
+        self._seated = False
         self._proposals: dict[int, _Proposal] = {}
         # Questions answered with no, and why.
         self._hopeless: dict[tuple[object, ...], str] = {}
@@ -75,7 +78,7 @@ class DevicePlaces:
 
     def _is_allocated(self, claim: ClaimDemand) -> bool:
         namespace = claim.key.partition("/")[0]
-        return claim.allocation is not None and not is_leaving(namespace, claim.reserved_for, self._leaving)
+        return claim.reach is not None and not is_leaving(namespace, claim.reserved_for, self._leaving)
 
     def _settled(self, demand: DeviceDemand) -> Iterator[tuple[ClaimDemand, tuple[Term, ...], Holder | None]]:
         """The claims that have devices: where these can be reached, and the machine they are part of, if planned."""
@@ -83,40 +86,60 @@ class DevicePlaces:
             granted = self._ledger.granted.get(claim.key)
             if granted is not None:
                 yield claim, (Term(None, granted.requirements),), granted.holder if granted.tied else None
-            elif claim.allocation is not None and self._is_allocated(claim):
-                selector = claim.allocation.node_selector
-                yield claim, ANYWHERE if selector is None else terms_of(selector, self._rules), None
+            elif claim.reach is not None and self._is_allocated(claim):
+                yield claim, claim.reach, None
 
     # Machines that exist.
 
     def node_mask(self, demand: DeviceDemand) -> Bools | None:
         """Machines that may do; None when the claims do not say."""
+        self._seat()
         return self._supply.having_devices if self._open(demand) else None
 
     def fit_on_node(self, index: int, cls: PodClass) -> bool:
         """Whether the machine can give the pod its devices; remembers how."""
+        self._seat()
+        proposal = self._on_node(index, cls.devices)
+        if proposal is not None:
+            self._proposals[cls.index] = proposal
+        return proposal is not None
+
+    def _seat(self) -> None:
+        """Give pods that wait for a machine its devices before anybody else gets them."""
+        if self._seated:
+            return
+        self._seated = True
+        for index, view in enumerate(self._nodes.views[: self._nodes.targets]):
+            for pod in view.pods:
+                if pod.spec.node_name or not pod.spec.resource_claims or pod.key in self._leaving:
+                    continue
+                with suppress(DemandError):
+                    proposal = self._on_node(index, self._reader.demand(pod))
+                    if proposal is not None:
+                        self._commit(("node", index), proposal)
+
+    def _on_node(self, index: int, demand: DeviceDemand) -> _Proposal | None:
         view = self._nodes.views[index]
         name, own = node_name(view), labels_of(view.labels, self._rules)
         holder: Holder = ("node", index)
-        for claim, terms, tied in self._settled(cls.devices):
+        for claim, terms, tied in self._settled(demand):
             if (tied is not None and tied != holder) or not any(term.admits(name, own) for term in terms):
                 self.reason = f"claim {claim.key}: its devices cannot be reached from node {name}"
-                return False
-        wanted = self._open(cls.devices)
+                return None
+        wanted = self._open(demand)
         picks: dict[int, list[Pick]] = {0: []}
         if wanted:
             question = (_signature(wanted), holder, self._epoch)
             if question in self._hopeless:
                 self.reason = self._hopeless[question]
-                return False
+                return None
             used = self._ledger.used(holder, 0, self._supply.taken_early(index, self._ledger.fixed))
             found = Search[bool](self._supply.of_node(index), used, self._matcher, _unchanged).run(wanted, True)
             if isinstance(found, str):
                 self.reason = self._hopeless[question] = found
-                return False
+                return None
             picks[0] = found[0]
-        self._proposals[cls.index] = _Proposal(picks, tuple(claim.key for claim in wanted))
-        return True
+        return _Proposal(picks, tuple(claim.key for claim in wanted))
 
     def place_on_node(self, index: int, cls: PodClass) -> None:
         self._commit(("node", index), self._proposals.pop(cls.index))
@@ -125,6 +148,7 @@ class DevicePlaces:
 
     def narrowed(self, cls: PodClass, kind: Kind, claims: ClaimTable, position: int | None) -> Kind | None:
         """The kind with only what can give the pod its devices beside what the claim holds; remembers how."""
+        self._seat()
         self._release(claims)
         used = cls.vector if position is None else claims.used[position] + cls.vector
         holder: Holder | None = None if position is None else ("claim", position)
