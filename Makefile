@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 SEEDS ?= 200
 FIRST_SEED ?= 1
+CASES ?= 5000
 
 .PHONY: venv demo test check e2e e2e-full soak bench format lock clean
 
@@ -47,6 +48,7 @@ e2e-full: $(STAMP)
 	$(E2E) $(ARGS)
 
 soak: $(STAMP)
+	$(BIN)/python -m tests.soak.packing --cases $(CASES)
 	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
 
 bench: $(STAMP)

@@ -50,7 +50,7 @@ Order = Callable[[Pod, Machine, Board], tuple[Any, ...]]
 
 def replay(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine]) -> list[str]:
     problems: list[str] = []
-    for order in (_crowding, _queue_order, _tightest_rule):
+    for order in (_crowding, _queue_order, _tightest_rule, _widest_rule):
         problems = _play(snapshot, settings, planned, order)
         if not problems:
             return []
@@ -110,6 +110,20 @@ def _tightest_rule(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
     """Pods whose rule looks at a single host first, then other spreads, then the rest."""
     on_host = [c for c in pod.spec.topology_spread_constraints if c.topology_key == keys.HOSTNAME]
     return (not on_host, *_crowding(pod, machine, board))
+
+
+def _widest_rule(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
+    """Pods that spread over zones or the like first: those that only count there would tilt the balance for them."""
+    wide = [c for c in pod.spec.topology_spread_constraints if c.topology_key != keys.HOSTNAME]
+    alike = 0
+    for key in (keys.ZONE, keys.CAPACITY_TYPE):
+        counts = board.occupied(lambda p: _same_app(p, pod), key, True)
+        alike += sum(counts.get(d, 0) for d in machine.domains(key))
+    return (not wide, alike if not wide else 0, *_crowding(pod, machine, board))
+
+
+def _same_app(one: Pod, other: Pod) -> bool:
+    return one.namespace == other.namespace and one.metadata.labels.get("app") == other.metadata.labels.get("app")
 
 
 def _selected(pod: Pod, namespaces: set[str], selector: LabelSelector | None) -> bool:

@@ -54,12 +54,30 @@ class Deferred(Exception):
     """The pod waits for reserved capacity."""
 
 
+@dataclass(frozen=True)
+class Ties:
+    """How ties fall that mean nothing: domains with equally many pods, and pods of equal size and age by their UID."""
+
+    last_domain_first: bool = False
+    last_pod_first: bool = False
+
+
+NO_TIES = Ties()
+ALL_TIES = tuple(Ties(domain, pod) for domain in (False, True) for pod in (False, True))
+
+
 class World:
     """The state of one simulation."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, settings: PackingSettings, credit: Mapping[str, int], strict: bool
+        self,
+        snapshot: ClusterSnapshot,
+        settings: PackingSettings,
+        credit: Mapping[str, int],
+        strict: bool,
+        ties: Ties = NO_TIES,
     ) -> None:
+        self.ties = ties
         self.snapshot = snapshot
         self.settings = settings
         self.rules = settings.label_rules
@@ -75,6 +93,9 @@ class World:
         self.targets: list[Existing] = []
         self.placed: list[tuple[Pod, Existing | Claim]] = []
         self.bound: list[tuple[Pod, NodeView]] = []
+
+    def pick_domain(self, equals: list[str]) -> str:
+        return max(equals) if self.ties.last_domain_first else min(equals)
 
     def universe(self, key: str, pod: Pod | None, group: topology.Group | None = None) -> set[str]:
         """Known domains of a key; with a pod only those of pools whose taints it tolerates."""
@@ -121,10 +142,11 @@ def pack_reference(
     *,
     credit: Mapping[str, int] | None = None,
     strict_reserved: bool = True,
+    ties: Ties = NO_TIES,
 ) -> ReferencePlan:
     """The specification's answer for a snapshot."""
     plan = ReferencePlan()
-    world = World(snapshot, settings, credit or {}, strict_reserved)
+    world = World(snapshot, settings, credit or {}, strict_reserved, ties)
     pods = _batch(snapshot, settings, plan)
     batch_uids = {p.key for p in pods}
     world.bound = [
@@ -170,14 +192,15 @@ def _batch(snapshot: ClusterSnapshot, settings: PackingSettings, plan: Reference
     return [with_default_spread(p, snapshot, settings.default_spread) for p in pods]
 
 
-def _order(pod: Pod) -> tuple[int, int, float, str]:
+def _order(pod: Pod) -> tuple[int, int, float]:
     wanted = resources.pod_requests(pod)
     created = parse_optional_timestamp(pod.metadata.creation_timestamp) or 0.0
-    return (-wanted.get("cpu", 0), -wanted.get("memory", 0), created, pod.uid)
+    return (-wanted.get("cpu", 0), -wanted.get("memory", 0), created)
 
 
 def _run(world: World, pods: list[Pod], plan: ReferencePlan) -> None:
-    queue = deque(sorted(pods, key=_order))
+    by_uid = sorted(pods, key=lambda pod: pod.uid, reverse=world.ties.last_pod_first)
+    queue = deque(sorted(by_uid, key=_order))
     last_length: dict[str, int] = {}
     errors: dict[str, str] = {}
     while queue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pykarpenter.api import labels
@@ -191,9 +192,9 @@ def allowed_domains(group: Group, pod: Pod, strict: Requirements, target: Requir
         universe |= set(node_domains.values)
     self_selects = group.selects(pod)
     if group.kind == "spread":
-        return _spread(group, universe, counts, pod_domains, node_domains, self_selects)
+        return _spread(group, universe, counts, pod_domains, node_domains, self_selects, world.pick_domain)
     if group.kind == "affinity":
-        return _affinity(group, universe, counts, pod_domains, node_domains, self_selects)
+        return _affinity(group, universe, counts, pod_domains, node_domains, self_selects, world.pick_domain)
     return {d for d in universe if counts.get(d, 0) == 0 and pod_domains.allows(d) and node_domains.allows(d)}
 
 
@@ -204,6 +205,7 @@ def _spread(
     pod_domains: Requirement,
     node_domains: Requirement,
     self_selects: bool,
+    pick: Callable[[list[str]], str],
 ) -> set[str]:
     extra = 1 if self_selects else 0
     if group.key == labels.HOSTNAME:
@@ -213,7 +215,8 @@ def _spread(
     if group.min_domains is not None and len(reachable) < group.min_domains:
         lowest = 0
     eligible = [d for d in reachable if node_domains.allows(d) and counts.get(d, 0) + extra - lowest <= group.max_skew]
-    return {min(eligible, key=lambda d: (counts.get(d, 0), d))} if eligible else set()
+    fewest = min((counts.get(d, 0) for d in eligible), default=0)
+    return {pick([d for d in eligible if counts.get(d, 0) == fewest])} if eligible else set()
 
 
 def _affinity(
@@ -223,6 +226,7 @@ def _affinity(
     pod_domains: Requirement,
     node_domains: Requirement,
     self_selects: bool,
+    pick: Callable[[list[str]], str],
 ) -> set[str]:
     both = {d for d in universe if pod_domains.allows(d) and node_domains.allows(d)}
     populated = {d for d in both if counts.get(d, 0) > 0}
@@ -230,5 +234,5 @@ def _affinity(
         return populated
     anywhere = [d for d, n in counts.items() if n > 0 and pod_domains.allows(d)]
     if self_selects and not anywhere and both:
-        return {min(both)}
+        return {pick(sorted(both))}
     return set()

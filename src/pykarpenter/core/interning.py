@@ -64,7 +64,7 @@ class RequirementSets:
         self._sets: list[Requirements] = []
         self._ids: dict[frozenset[Requirement], int] = {}
         self._merged: dict[tuple[int, int], int] = {}
-        self._pinned: dict[tuple[int, str, str], int] = {}
+        self._pinned: dict[tuple[int, str, tuple[str, ...]], int] = {}
         self.empty = self.intern(Requirements())
 
     def intern(self, items: Requirements) -> int:
@@ -94,13 +94,13 @@ class RequirementSets:
             self._merged[key] = found
         return found
 
-    def pin(self, host: int, key: str, value: str) -> int:
-        """The host narrowed to one value of a key, whether or not the key was defined."""
-        question = (host, key, value)
+    def pin(self, host: int, key: str, *values: str) -> int:
+        """The host narrowed to one or some values of a key, whether or not the key was defined."""
+        question = (host, key, values)
         found = self._pinned.get(question)
         if found is None:
             items = self._sets[host]
-            narrowed = items.get_or_exists(key).intersection(Requirement(key, frozenset({value})))
+            narrowed = items.get_or_exists(key).intersection(Requirement(key, frozenset(values)))
             found = self.intern(items.merged([narrowed])) if narrowed.values else INCOMPATIBLE
             self._pinned[question] = found
         return found

@@ -55,10 +55,10 @@ class Care:
 
     def most(self, claims: ClaimTable, position: int, kind: Kind, vector: Ints, wanted: int) -> int:
         """How many of the wanted pods the claim can take without breaking either rule."""
-        if not kind.needs_care or wanted <= 0:
-            return wanted
         used, held = claims.used[position], claims.holds.get(position, frozenset())
         before = bool(held)
+        if not (kind.needs_care or before) or wanted <= 0:
+            return wanted
 
         def holds_for(count: int) -> bool:
             after = used + count * vector

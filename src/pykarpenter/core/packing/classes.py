@@ -114,9 +114,14 @@ class ClassBuilder:
         self.refused: dict[str, Refusal] = {}
 
     def build(
-        self, pending: Iterable[Pod], leaving: Sequence[Pod], other_keys: Iterable[str], moving: Sequence[Pod] = ()
+        self,
+        pending: Iterable[Pod],
+        leaving: Sequence[Pod],
+        other_keys: Iterable[str],
+        moving: Sequence[Pod] = (),
+        singly: bool = False,
     ) -> Batch:
-        """`other_keys` are label keys that selectors outside the batch read."""
+        """`other_keys` are label keys that selectors outside the batch read; `singly` gives each pod its own class."""
         accepted: list[tuple[Pod, _SpecFacts]] = []
         going: list[tuple[Pod, _SpecFacts]] = []
         for pod in pending:
@@ -140,6 +145,8 @@ class ClassBuilder:
             for made in self._make(*members):
                 made.moving = True
                 classes.append(made)
+        if singly:
+            classes = [replace(item, pods=[pod]) for item in classes for pod in item.pods]
         return Batch(self._queue(classes), self.ignored, self.refused)
 
     def _facts(self, spec: PodSpec) -> _SpecFacts:

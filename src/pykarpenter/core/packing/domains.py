@@ -263,21 +263,43 @@ class DomainPlacer:
             room = int(found.claim_rooms[position])
             if pinned is not kind:
                 room = min(room, int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0]))
-            room = min(room, cls.left, self._allowance(admitted, domains))
+            room = min(room, cls.left, self._allowance(admitted, domains) - self._uncounted(position, domains, pinned))
             if room <= 0:
                 continue
             placed = kernel.put_carefully(cls, pinned, position, room)
             if placed:
-                found.claim_rooms[position] -= placed
+                for other in self._fields:
+                    other.claim_rooms[position] -= placed
                 now = int(kernel.claims.kinds[position])
                 if now != index:
                     self._moved(found, position, now)
                 return placed, True
         return 0, reachable
 
+    def _uncounted(self, position: int, domains: tuple[str, ...], pinned: Kind) -> int:
+        """Peers on a claim that count in a domain only once the claim is known to be there."""
+        kernel = self._kernel
+        before = kernel.kinds.kinds[int(kernel.claims.kinds[position])]
+        if before is pinned:
+            return 0
+        at = dict(zip(self._keys, domains, strict=True))
+        most = 0
+        for item in self._rung.zonal:
+            group = item.group
+            if group.rule.kind is not GroupKind.SPREAD or not item.counts_itself:
+                continue
+            domain, topology = at[group.rule.key], kernel.topology
+            if domain in topology.domains_taken(group, pinned) and domain not in topology.domains_taken(group, before):
+                peers = sum(s.count for s in kernel.claims.shares[position] if group in s.members.counted_by)
+                most = max(most, peers)
+        return most
+
     def _moved(self, found: _Field, position: int, now: int) -> None:
         """The claim was narrowed to one domain: the pods to come look for it there, before those opened later."""
-        found.become[now] = self._kernel.kinds.kinds[now]
+        kernel = self._kernel
+        narrowed = found.become[now] = kernel.kinds.kinds[now]
+        room = int(narrowed.rooms(kernel.claims.used[position : position + 1], self._cls.vector)[0])
+        found.claim_rooms[position] = min(int(found.claim_rooms[position]), room)
         cell = found.claim_cells.setdefault(now, _Cell([], []))
         cell.machines.insert(cell.at, position)
         cell.order.insert(cell.at, -1)
@@ -293,6 +315,9 @@ class DomainPlacer:
             if not allowed:
                 return
             options.append(allowed)
+        if self._kernel.plain:
+            yield from self._plain_pinning(kind, options, admitted)
+            return
         combinations = list(product(*options))
         if len(combinations) == 1:
             pinned = self._pinned(kind, combinations[0])
@@ -307,6 +332,25 @@ class DomainPlacer:
                 ranked.append((self._population(domains), price, domains, pinned))
         for _, _, domains, pinned in sorted(ranked, key=lambda item: item[:3]):
             yield domains, pinned
+
+    def _plain_pinning(
+        self, kind: Kind, options: list[list[str]], admitted: Open
+    ) -> Iterator[tuple[tuple[str, ...], Kind]]:
+        """The one narrowing that placing pod by pod makes: spreads take a single domain, other rules all they admit."""
+        pinned: Kind | None = kind
+        first = []
+        for key, values in zip(self._keys, options, strict=True):
+            rules = [item.group for item in self._rung.zonal if item.group.rule.key == key]
+            starting = any(
+                group.rule.kind is GroupKind.AFFINITY and not any(group.counts.get(v, 0) for v in values)
+                for group in rules
+            )
+            if starting or any(group.rule.kind is GroupKind.SPREAD for group in rules):
+                values = [min(values, key=lambda v: (max(g.counts.get(v, 0) for g in rules), v))]
+            pinned = self._kernel.kinds.pin(pinned, key, *values) if pinned is not None else None
+            first.append(values[0])
+        if pinned is not None and len(pinned.rows):
+            yield tuple(first), pinned
 
     def _population(self, domains: tuple[str, ...]) -> int:
         at = dict(zip(self._keys, domains, strict=True))
@@ -337,6 +381,8 @@ class DomainPlacer:
                 count = min(room, cap, cls.left, self._allowance(admitted, domains))
                 placed = kernel.open_one(cls, pinned, count)
                 if placed:
+                    # A reservation without units stood in the way of another domain only.
+                    kernel.deferred = ""
                     self._opened(found, room=min(room, cap) - placed)
                     return placed
             if kernel.deferred:

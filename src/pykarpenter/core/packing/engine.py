@@ -38,6 +38,9 @@ from pykarpenter.core.topology.default_spread import DefaultSpread
 MAX_INTERNED = 200_000
 
 
+# Batches up to this size that leave pods out because of the order in which others were placed get a second look.
+SECOND_LOOK = 400
+
 NO_PLACE = "no machine, existing or new, can take the pod"
 
 
@@ -143,6 +146,8 @@ class Decision:
         self._reservations = reservations or ReservationOptions()
         self._explain = explain
         self._modest = modest
+        # Whether pods were left out that another order of placing might have found a place for.
+        self._order_matters = False
 
     def plan(self) -> LaunchPlan:
         leaving = leaving_pods(self._snapshot)
@@ -159,15 +164,31 @@ class Decision:
 
     def plan_for(self, pending: list[Pod], leaving: list[Pod]) -> LaunchPlan:
         """Place these pods; pending ones are validated, leaving ones were accepted once."""
-        nodes = self._engine.node_table(self._snapshot, self._settings, keys_of(leaving))
-        return self.plan_on(nodes, pending, leaving)
+        plan = self.plan_on(self._nodes(leaving), pending, leaving)
+        if len(pending) + len(leaving) > SECOND_LOOK or not self._order_matters:
+            return plan
+        again = self.plan_on(self._nodes(leaving), pending, leaving, plain=True)
+        return again if _placed(again) > _placed(plan) else plan
+
+    def _nodes(self, leaving: list[Pod]) -> NodeTable:
+        return self._engine.node_table(self._snapshot, self._settings, keys_of(leaving))
 
     def plan_on(
-        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod] = ()
+        self,
+        nodes: NodeTable,
+        pending: list[Pod],
+        leaving: list[Pod],
+        moving: Sequence[Pod] = (),
+        plain: bool = False,
     ) -> LaunchPlan:
-        """Place pods on these machines and new ones; `moving` pods could as well stay where they are."""
-        kernel, batch = self._prepared(nodes, pending, leaving, moving)
+        """Place pods on these machines and new ones; `moving` pods could as well stay where they are.
+
+        `plain` goes pod by pod and keeps machines open: slower, no cheaper, but at times it finds one more place.
+        """
+        kernel, batch = self._prepared(nodes, pending, leaving, moving, plain)
         timed_out = self._run(kernel, batch.classes)
+        left = [cls for cls in batch.classes if cls.left]
+        self._order_matters = not timed_out and any(self._worth_retrying(kernel, cls) for cls in left)
         return self._result(kernel, batch, timed_out)
 
     def prepare(self, nodes: NodeTable, moving: Sequence[Pod]) -> tuple[Kernel, Batch]:
@@ -175,27 +196,29 @@ class Decision:
         return self._prepared(nodes, [], [], moving)
 
     def _prepared(
-        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod]
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], plain: bool = False
     ) -> tuple[Kernel, Batch]:
-        batch = self._batch(nodes, pending, leaving, moving)
+        batch = self._batch(nodes, pending, leaving, moving, plain)
         shapes, _ = self._engine.daemons(self._snapshot, self._settings)
         credited = frozenset(self._reservations.credits)
         self._supply = self._engine.supplies.supply(self._snapshot, self._settings, shapes, credited, nodes)
-        return self._kernel(batch, nodes, keys_of([*leaving, *moving])), batch
+        return self._kernel(batch, nodes, keys_of([*leaving, *moving]), plain), batch
 
-    def _batch(self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod]) -> Batch:
+    def _batch(
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], singly: bool
+    ) -> Batch:
         keys: set[str] = set()
         for _, pod in nodes.guarded:
             keys |= selector_keys(wishes_of(pod.spec))
         constraints = self._settings.default_spread
         default = DefaultSpread(constraints, self._snapshot.selectors) if constraints else None
         builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo, default)
-        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys, moving)
+        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys, moving, singly)
         for cls in batch.classes:
             self._engine.columns.add(cls.requests)
         return batch
 
-    def _kernel(self, batch: Batch, nodes: NodeTable, in_batch: frozenset[str]) -> Kernel:
+    def _kernel(self, batch: Batch, nodes: NodeTable, in_batch: frozenset[str], plain: bool) -> Kernel:
         settings, columns, supply = self._settings, self._engine.columns, self._supply
         for cls in batch.classes:
             cls.vector = columns.vector(cls.requests)
@@ -213,8 +236,8 @@ class Decision:
         tolerate = supply.prefers_no_schedule or nodes.has_prefer_no_schedule()
         Ladders(topology, supply.sets, settings, tolerate).prepare(batch.classes, in_batch)
         devices = DevicePlaces(supply.kinds, nodes, self._snapshot, settings, in_batch)
-        kernel = Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments, devices)
-        kernel.modest, kernel.cost_first = self._modest, settings.cross_pool_cost
+        kernel = Kernel(columns, nodes, supply.templates, supply.kinds, topology, care, attachments, devices, plain)
+        kernel.modest, kernel.cost_first = self._modest and not plain, settings.cross_pool_cost
         return kernel
 
     def _namespaces(self, batch: Batch) -> Namespaces:

@@ -42,6 +42,7 @@ class Kernel:
         care: Care,
         attachments: Attachments,
         devices: DevicePlaces,
+        plain: bool = False,
     ) -> None:
         # Whether small pods leave large types out under limits, and whether price goes before a pool's weight.
         self.modest = True
@@ -54,6 +55,8 @@ class Kernel:
         self.care = care
         self.attachments = attachments
         self.devices = devices
+        # Pods come one by one and machines stay as open as the rules allow.
+        self.plain = plain
         self.claims = ClaimTable(columns.width)
         self.node_shares: dict[int, list[Share]] = {}
         self.node_ports = {index: list(nodes.rows[index].ports) for index in nodes.with_ports}
@@ -246,7 +249,9 @@ class Kernel:
         if not len(found):
             return 0
         found = found[np.argsort(self.claims.pods[found], kind="stable")]
-        if cls.demand.attachments or cls.devices or any(kind.needs_care for kind in become.values()):
+        # A claim that holds a unit of a reservation may lose it by the pod's requirements.
+        care = any(kind.needs_care for kind in become.values()) or any(self.claims.holds.values())
+        if cls.demand.attachments or cls.devices or care:
             return self._fill_claims_carefully(cls, found, rooms, become, single)
         chosen, pods = _take(found, rooms[found], cls.left, single)
         kinds = self.claims.kinds[chosen]

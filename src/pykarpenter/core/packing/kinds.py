@@ -97,8 +97,8 @@ class KindTable:
             )
         return self._merged[key]
 
-    def pin(self, kind: Kind, key: str, value: str) -> Kind | None:
-        pinned = self.sets.pin(kind.requirements_id, key, value)
+    def pin(self, kind: Kind, key: str, *values: str) -> Kind | None:
+        pinned = self.sets.pin(kind.requirements_id, key, *values)
         if pinned == INCOMPATIBLE:
             return None
         return kind if pinned == kind.requirements_id else self._kind(kind.template, pinned, kind.allowed_id)

@@ -1,0 +1,122 @@
+"""What the engine owes the plain packer on one generated cluster; tests, mutations and the soak all ask here.
+
+Two things are left open. Pods of equal spec and namespace differ in nothing but labels and UID: when there is room
+for some of them only, it may be others of the same workload that get it. And ties that the specification leaves open
+(domains with equally many pods, pods of equal size and age) may fall either way: the engine must match one of them.
+Where limits or reservations bind, the number of placed pods counts, not which they are: a large pod may stand in the
+way of two small ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import msgspec
+
+from pykarpenter.core.packing import pack
+from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.snapshot import ClusterSnapshot
+from tests.reference.conversion import as_launch_plan
+from tests.reference.generator import Case, generate
+from tests.reference.packer import ALL_TIES, pack_reference
+from tests.reference.validator import validate
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A generated cluster and what the plain packer makes of it."""
+
+    case: Case
+    placed: frozenset[str]
+    is_legal: bool
+
+
+@cache
+def reference(seed: int) -> Answer:
+    case = generate(seed)
+    plan = pack_reference(case.snapshot, case.settings)
+    problems = validate(case.snapshot, case.settings, as_launch_plan(case.snapshot, plan))
+    return Answer(case, frozenset(plan.placed), not problems)
+
+
+def problems(seed: int) -> list[str]:
+    """Every way in which the engine's plan falls short; empty when it does not."""
+    answer = reference(seed)
+    case = answer.case
+    plan = pack(case.snapshot, case.settings)
+    found = validate(case.snapshot, case.settings, plan) if answer.is_legal else []
+    return [*found, *_left_out(answer, placed_by(plan))]
+
+
+def unsteady(seed: int) -> list[str]:
+    """Every way in which the plan depends on more than its input."""
+    case = reference(seed).case
+    plan = pack(case.snapshot, case.settings)
+    again = generate(seed)
+    if pack(again.snapshot, again.settings) != plan:
+        return ["equal input gave another plan"]
+    order = random.Random(seed)
+    mixed = pack(shuffled(case.snapshot, order), case.settings)
+    if placed_by(mixed) != placed_by(plan):
+        return [f"shuffled input placed other pods: {sorted(placed_by(mixed) ^ placed_by(plan))}"]
+    return []
+
+
+def placed_by(plan: LaunchPlan) -> frozenset[str]:
+    return frozenset(key for part in (plan.claims, plan.existing) for item in part for key in item.pods)
+
+
+def shuffled(snapshot: ClusterSnapshot, order: random.Random) -> ClusterSnapshot:
+    """The same cluster with everything listed in another order."""
+
+    def mixed(items: Iterable[object]) -> tuple:
+        listed = list(items)
+        order.shuffle(listed)
+        return tuple(listed)
+
+    return replace(
+        snapshot,
+        pods=mixed(snapshot.pods),
+        buffer_pods=mixed(snapshot.buffer_pods),
+        nodes=mixed(replace(view, pods=mixed(view.pods)) for view in snapshot.nodes),
+        node_pools=mixed(snapshot.node_pools),
+        instance_types={pool: mixed(types) for pool, types in mixed(snapshot.instance_types.items())},
+        daemon_sets=mixed(snapshot.daemon_sets),
+    )
+
+
+def _left_out(answer: Answer, placed: frozenset[str]) -> list[str]:
+    """Asked with ties as the specification breaks them; only when that leaves pods out, with each way they may fall."""
+    found = _short_of(answer.case, answer.placed, placed)
+    if not found:
+        return []
+    snapshot, settings = answer.case.snapshot, answer.case.settings
+    for ties in ALL_TIES[1:]:
+        other = pack_reference(snapshot, settings, ties=ties)
+        if not _short_of(answer.case, frozenset(other.placed), placed):
+            return []
+    return found
+
+
+def _short_of(case: Case, wanted: frozenset[str], placed: frozenset[str]) -> list[str]:
+    missing = wanted - placed
+    if not missing:
+        return []
+    snapshot = case.snapshot
+    if "reserved" in case.features or any(pool.spec.limits for pool in snapshot.node_pools):
+        if len(placed) >= len(wanted):
+            return []
+        return [f"placed: {len(placed)} pods, the plain packer {len(wanted)}; without {sorted(missing)}"]
+    workloads = _workloads(snapshot)
+    needed, got = (Counter(workloads[key] for key in keys) for keys in (wanted, placed))
+    short = sorted(key for key in missing if got[workloads[key]] < needed[workloads[key]])
+    return [f"placed: the plain packer has a place for {short}"] if short else []
+
+
+def _workloads(snapshot: ClusterSnapshot) -> dict[str, tuple[str, bytes]]:
+    pods = [*snapshot.pods, *snapshot.buffer_pods, *(p for view in snapshot.nodes for p in view.pods)]
+    return {pod.key: (pod.namespace, msgspec.json.encode(pod.spec)) for pod in pods}
