@@ -96,6 +96,47 @@ def test_lists_and_pods_of_a_running_workload_are_not_doubled() -> None:
     assert [node["pods"] for node in plan(text)["nodes"]] == [["default/web"]]
 
 
+def test_pods_of_a_deployment_are_not_doubled_when_its_replica_set_is_left_out() -> None:
+    """`kubectl get pods,deployments -o yaml` shows both ends and not the middle."""
+    owned = yaml.safe_load(POD)
+    owned["metadata"]["labels"] = {"app": "web", "pod-template-hash": "abc"}
+    owned["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "r1"}
+    ]
+    assert [node["pods"] for node in plan(POOL, DEPLOYMENT, yaml.safe_dump(owned))["nodes"]] == [["default/web"]]
+
+
+def test_a_suspended_job_has_no_pods() -> None:
+    """Its controller would make none."""
+    job = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: paused}
+spec: {suspend: true, parallelism: 3, template: {spec: {containers: [{name: app}]}}}
+"""
+    assert plan(POOL, job)["nodes"] == []
+
+
+def test_a_pod_with_a_volume_of_its_own_has_its_claim_made() -> None:
+    """The claim of an ephemeral volume is never written by people."""
+    template = "{spec: {storageClassName: fast}}"
+    volume = f"volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {template}}}}}]"
+    assert [node["pods"] for node in plan(POOL, POD.replace("spec:", f"spec:\n  {volume}"))["nodes"]] == [
+        ["default/web"]
+    ]
+
+
+def test_pools_that_cannot_launch_now_are_named(tmp_path: Path) -> None:
+    """Saying that there are no pools would send the user looking in the wrong place."""
+    waiting = POOL + "status: {conditions: [{type: Ready, status: 'False', message: NodeClassReady=False}]}\n"
+    (left,) = plan(waiting, POD)["unschedulable"]
+    assert left["reason"] == 'nodepool "default": is not ready: NodeClassReady=False'
+    nothing = tmp_path / "types.json"
+    nothing.write_text("[]")
+    (left,) = plan(POOL, POD, args=("--catalog", str(nothing)))["unschedulable"]
+    assert left["reason"] == 'nodepool "default": has no instance types'
+
+
 def test_existing_nodes_are_used_first() -> None:
     """A node in the input is free capacity."""
     node = """

@@ -54,6 +54,7 @@ class DaemonSet(Object):
 class JobSpec(Wire):
     parallelism: int | None = None
     completions: int | None = None
+    suspend: bool = False
     selector: LabelSelector | None = None
     template: PodTemplateSpec = PodTemplateSpec()
 

@@ -29,7 +29,7 @@ from pykarpenter.core.instance_types import InstanceType
 from pykarpenter.core.overlays import apply_overlays
 from pykarpenter.core.snapshot import ClusterSnapshot
 from pykarpenter.state.cluster import ClusterState
-from pykarpenter.state.workloads import Expansion, Workload, expand, pending_pod
+from pykarpenter.state.workloads import HASH_LABEL, Expansion, Workload, ephemeral_claims, expand, pending_pod
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
 _POD_SPECS = {"Pod": ("spec",), "PodTemplate": ("template", "spec")}
@@ -191,14 +191,25 @@ class ManifestCluster:
             return []
         owners = {o.uid for kind in ("Pod", "ReplicaSet") for i in self.objects.get(kind, []) for o in _owners(i)}
         deployments = {item.uid for item in self.objects.get("Deployment", [])}
+        rolled_out = self._rolled_out()
         found = []
         for kind in WORKLOADS:
             workloads: list[Workload] = self.objects.get(kind, [])
             for workload in workloads:
                 managed = any(owner.uid in deployments for owner in _owners(workload))
-                if managed or workload.uid in owners:
+                if managed or workload.uid in owners or (kind == "Deployment" and workload.key in rolled_out):
                     continue
                 found.append(expand(workload, self.claim_templates.get(workload.key)))
+        return found
+
+    def _rolled_out(self) -> set[str]:
+        """Deployments whose pods are in the input; the ReplicaSet in between is often left out of a dump."""
+        found = set()
+        for pod in self.objects.get("Pod", []):
+            for owner in _owners(pod):
+                suffix = f"-{pod.metadata.labels.get(HASH_LABEL, '')}"
+                if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
+                    found.add(f"{pod.namespace}/{owner.name.removesuffix(suffix)}")
         return found
 
     def _pods(self, state: ClusterState, expansions: list[Expansion]) -> None:
@@ -210,6 +221,8 @@ class ManifestCluster:
         classes: dict[str, StorageClass] = {c.name: c for c in self.objects.get("StorageClass", [])}
         default = next((n for n, c in classes.items() if c.metadata.annotations.get(_DEFAULT_CLASS) == "true"), "")
         made = [claim for expansion in expansions for claim in expansion.claims]
+        for pod in self.objects.get("Pod", []):
+            made += ephemeral_claims(pod.spec, pod.name, pod.namespace)
         listed: list[PersistentVolumeClaim] = self.objects.get("PersistentVolumeClaim", [])
         # A claim that is written down, perhaps bound already, is the one that the workload's pods find.
         claims = {claim.key: claim for claim in [*made, *listed]}

@@ -49,7 +49,7 @@ def expand(workload: Workload, claim_templates: list[Mapping[str, Any]] | None =
     for index in range(_replicas(workload)):
         name = f"{workload.name}-{index}"
         own = _with_claims(spec, workload, index, claim_templates or [], made)
-        made.claims += _ephemeral_claims(own, name, workload.namespace)
+        made.claims += ephemeral_claims(own, name, workload.namespace)
         made.pods.append(
             Pod(
                 metadata=ObjectMeta(
@@ -69,6 +69,8 @@ def expand(workload: Workload, claim_templates: list[Mapping[str, Any]] | None =
 
 def _replicas(workload: Workload) -> int:
     if isinstance(workload, Job):
+        if workload.spec.suspend:
+            return 0
         parallelism = 1 if workload.spec.parallelism is None else workload.spec.parallelism
         completions = workload.spec.completions
         return parallelism if completions is None else min(parallelism, completions)
@@ -125,7 +127,8 @@ def _with_claims(
     return msgspec.structs.replace(spec, volumes=volumes)
 
 
-def _ephemeral_claims(spec: PodSpec, pod: str, namespace: str) -> list[PersistentVolumeClaim]:
+def ephemeral_claims(spec: PodSpec, pod: str, namespace: str) -> list[PersistentVolumeClaim]:
+    """The claims that are made for a pod with volumes of its own."""
     found = []
     for volume in spec.volumes:
         if volume.ephemeral is None or volume.ephemeral.volume_claim_template is None:

@@ -27,6 +27,7 @@ from pykarpenter.core.packing.node_table import NodeInterner, NodeRow, NodeTable
 from pykarpenter.core.packing.savings import cheaper_claims
 from pykarpenter.core.packing.shapes import selector_keys, wishes_of
 from pykarpenter.core.packing.supply import SupplyCache
+from pykarpenter.core.packing.templates import idle_pools
 from pykarpenter.core.packing.topology import Namespaces, Topology
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop, never_stop
 from pykarpenter.core.plans import ExistingPlacement, LaunchPlan, PlannedClaim
@@ -313,7 +314,8 @@ class Decision:
             refusal = Refusal(Why.MIN_VALUES, MIN_VALUES_UNMET)
             unschedulable.update((key, refusal) for key in pod_keys(table, position))
         deferred: dict[str, Refusal] = {}
-        explainer = Explainer(kernel, self._settings, self._supply.empty_pools, bool(self._snapshot.node_pools))
+        idle = idle_pools(self._snapshot, self._settings)
+        explainer = Explainer(kernel, self._settings, self._supply.empty_pools, idle)
         for cls in batch.classes:
             if not cls.left:
                 continue

@@ -6,7 +6,7 @@ everything before it is stricter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,12 +33,16 @@ class Explainer:
     """Explains refusals in the final state of a decision."""
 
     def __init__(
-        self, kernel: Kernel, settings: PackingSettings, empty_pools: Mapping[str, Refusal], has_pools: bool
+        self,
+        kernel: Kernel,
+        settings: PackingSettings,
+        empty_pools: Mapping[str, Refusal],
+        idle_pools: Sequence[PoolRefusal],
     ) -> None:
         self._kernel = kernel
         self._settings = settings
         self._empty_pools = empty_pools
-        self._has_pools = has_pools
+        self._idle_pools = idle_pools
 
     def refusal(self, cls: PodClass) -> Refusal:
         """One structured value for all pods of the class."""
@@ -47,6 +51,7 @@ class Explainer:
         pools += [
             PoolRefusal(name, refusal.why, refusal.message) for name, refusal in sorted(self._empty_pools.items())
         ]
+        pools += self._idle_pools
         details = {"requests": format_quantities(cls.requests), "existingNodes": self._nodes(cls, rung)}
         if not pools:
             return Refusal(Why.NO_NODE_POOLS, "no dynamic nodepools found", details=details)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pykarpenter.api import labels
 from pykarpenter.api.labels import LabelRules
-from pykarpenter.api.meta import condition_status
+from pykarpenter.api.meta import condition_status, find_condition
 from pykarpenter.api.nodepool import NodePool
 from pykarpenter.api.nodes import Taint
 from pykarpenter.api.pods import Toleration
@@ -19,6 +19,7 @@ from pykarpenter.core.packing.daemons import DaemonShape
 from pykarpenter.core.packing.type_table import TypeTable
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.ports import HostPort, first_conflict
+from pykarpenter.core.reasons import PoolRefusal, Why
 from pykarpenter.core.requirements import Requirements, from_expressions, from_labels, requirement
 from pykarpenter.core.resources import Resources
 from pykarpenter.core.snapshot import ClusterSnapshot
@@ -113,11 +114,39 @@ def dynamic_pools(snapshot: ClusterSnapshot, settings: PackingSettings) -> list[
 
 
 def _may_launch(pool: NodePool, settings: PackingSettings) -> bool:
-    reference = pool.spec.template.spec.node_class_ref
-    managed = settings.managed_class_kinds
-    if managed is not None and (reference.group, reference.kind) not in managed:
+    if not _is_managed(pool, settings):
         return False
     return not pool.is_static and not pool.is_deleting and condition_status(pool.status.conditions, "Ready") == "True"
+
+
+def _is_managed(pool: NodePool, settings: PackingSettings) -> bool:
+    reference = pool.spec.template.spec.node_class_ref
+    managed = settings.managed_class_kinds
+    return managed is None or (reference.group, reference.kind) in managed
+
+
+def idle_pools(snapshot: ClusterSnapshot, settings: PackingSettings) -> list[PoolRefusal]:
+    """Pools that would launch machines for pods but cannot now, each with what is in the way."""
+    found = []
+    for pool in sorted(snapshot.node_pools, key=lambda item: item.name):
+        if pool.is_static or not _is_managed(pool, settings):
+            continue
+        problem = _obstacle(pool, snapshot)
+        if problem:
+            found.append(PoolRefusal(pool.name, Why.NO_NODE_POOLS, problem))
+    return found
+
+
+def _obstacle(pool: NodePool, snapshot: ClusterSnapshot) -> str:
+    if pool.is_deleting:
+        return "is being deleted"
+    ready = find_condition(pool.status.conditions, "Ready")
+    if ready is None or ready.status != "True":
+        return f"is not ready: {ready.message}" if ready is not None and ready.message else "is not ready"
+    types = snapshot.instance_types.get(pool.name)
+    if types is None:
+        return "its instance types are not known yet"
+    return "" if types else "has no instance types"
 
 
 def template_labels(pool: NodePool) -> dict[str, str]:
