@@ -155,7 +155,7 @@ def test_bad_usage_exits_1_with_the_option():
 def test_timestamps_stay_text():
     """An export of a live object has times that YAML would turn into something else."""
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, creationTimestamp: 2026-01-01T00:00:00Z}\n"
-    assert validate("-", text=text) == (0, ["1 object checked: no problems"])
+    assert validate("-", text=text) == (0, ["0 objects checked, 1 of other kinds skipped: no problems"])
 
 
 def test_without_the_rule_engine_the_rest_is_checked_and_it_says_so(monkeypatch):
@@ -166,3 +166,43 @@ def test_without_the_rule_engine_the_rest_is_checked_and_it_says_so(monkeypatch)
     assert result.return_value == 1
     assert "install pykarpenter[embedded]" in result.stderr
     assert "requirements[1].values" in result.stdout and "requirements[3].values" in result.stdout
+
+
+PODS = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: -1
+  template:
+    spec:
+      topologySpreadConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: DoNotSchedule}]
+      containers: [{name: app, resources: {requests: {cpu: "-1", memory: 1 Gi}}}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+"""
+
+
+def test_workloads_are_checked_and_what_is_not_checked_is_counted(tmp_path):
+    """A count of checked objects that were never looked at would be a false promise."""
+    file = tmp_path / "web.yaml"
+    file.write_text(PODS)
+    code, lines = validate(file)
+    assert code == 1
+    assert [line.partition(": error: ")[2].partition(":")[0] for line in lines[:-1]] == [
+        "spec.template.spec.containers[0].resources.requests.cpu",
+        "spec.template.spec.containers[0].resources.requests.memory",
+        "spec.template.spec.topologySpreadConstraints[0].maxSkew",
+        "spec.replicas",
+    ]
+    assert lines[-1] == "1 object checked, 1 of other kinds skipped: 4 errors, 0 warnings"
+
+
+def test_empty_input_is_an_error(tmp_path):
+    """An empty file is the output of a command that failed, not a set of good manifests."""
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    for path in (tmp_path / "empty.yaml", tmp_path):
+        code, lines = validate(path)
+        assert (code, lines[0]) == (1, f"{path}[1]: error: is empty; give at least one object with apiVersion and kind")

@@ -16,7 +16,6 @@ import msgspec
 import yaml
 
 from pykarpenter.api.kinds import Kind
-from pykarpenter.api.quantity import InvalidQuantity, parse_quantity
 
 T = TypeVar("T")
 
@@ -174,48 +173,3 @@ def _at(data: Any, path: str) -> object:
         else:
             return None
     return current
-
-
-def check_pod_spec(document: Document, spec: Any, path: str) -> None:
-    """Refuse what no cluster would have admitted: no containers, bad or negative quantities, a skew below one."""
-    if not isinstance(spec, dict) or not spec:
-        return
-    if not spec.get("containers"):
-        raise document.error(f"{path}.containers", spec.get("containers"), "a pod needs at least one container")
-    for name in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(name) or []):
-            if isinstance(container, dict):
-                _check_resources(document, container.get("resources"), f"{path}.{name}[{index}].resources")
-    _check_resources(document, spec.get("resources"), f"{path}.resources")
-    check_quantities(document, spec.get("overhead"), f"{path}.overhead")
-    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
-        place = f"{path}.topologySpreadConstraints[{index}]"
-        skew = constraint.get("maxSkew") if isinstance(constraint, dict) else None
-        if isinstance(skew, int) and skew < 1:
-            raise document.error(f"{place}.maxSkew", skew, "must be at least 1")
-
-
-def check_counts(document: Document) -> None:
-    """How many pods a workload has is never negative."""
-    spec = document.data.get("spec")
-    for name in ("replicas", "parallelism", "completions"):
-        count = spec.get(name) if isinstance(spec, dict) else None
-        if isinstance(count, int) and count < 0:
-            raise document.error(f"spec.{name}", count, "must not be negative")
-
-
-def _check_resources(document: Document, resources: Any, path: str) -> None:
-    if isinstance(resources, dict):
-        for name in ("requests", "limits"):
-            check_quantities(document, resources.get(name), f"{path}.{name}")
-
-
-def check_quantities(document: Document, quantities: Any, path: str) -> None:
-    """Every amount must be a quantity that is not negative."""
-    for name, value in (quantities or {}).items() if isinstance(quantities, dict) else ():
-        try:
-            amount = parse_quantity(value)
-        except (InvalidQuantity, TypeError) as error:
-            raise document.error(f"{path}.{name}", value, "expected a quantity such as 500m, 2 or 1Gi") from error
-        if amount < 0:
-            raise document.error(f"{path}.{name}", value, "must not be negative")

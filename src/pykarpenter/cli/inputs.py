@@ -16,7 +16,7 @@ def documents(sources: Iterable[str]) -> Iterator[Document]:
     for source in sources:
         blank = True
         for name, text in _texts(source):
-            blank = blank and _is_blank(text)
+            blank = blank and is_blank(text)
             yield from read_documents(text, name)
         if blank:
             name = "stdin" if source == "-" else source
@@ -37,7 +37,7 @@ def _texts(source: str) -> Iterator[tuple[str, str]]:
         yield str(file), _text(file)
 
 
-def _is_blank(text: str) -> bool:
+def is_blank(text: str) -> bool:
     """Nothing but comments and separators, which is most likely the output of a command that failed."""
     return all(not line.strip() or line.lstrip().startswith(("#", "---")) for line in text.splitlines())
 

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 import yaml
 
+from pykarpenter.cli.inputs import is_blank
+
 STDIN = "-"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
@@ -69,8 +71,13 @@ def read_manifests(paths: Iterable[str]) -> tuple[list[Document], list[Unreadabl
     documents: list[Document] = []
     unreadable: list[Unreadable] = []
     for path in paths:
+        blank, told = True, len(unreadable)
         for source, text in _texts(path, unreadable):
+            blank = blank and is_blank(text)
             documents.extend(_objects(source, text, unreadable))
+        if blank and len(unreadable) == told:
+            name = "<stdin>" if path == STDIN else path
+            unreadable.append(Unreadable(name, 1, "is empty; give at least one object with apiVersion and kind"))
     return documents, unreadable
 
 

@@ -35,14 +35,17 @@ def command(files: tuple[str, ...], provider: str, catalog: str | None, strict: 
     if not can_check_rules():
         click.echo("CEL rules are not checked: install pykarpenter[embedded]", err=True)
     documents, unreadable = read_manifests(files)
-    findings = Validator(provider, types).validate(documents, unreadable)
+    validator = Validator(provider, types)
+    findings = validator.validate(documents, unreadable)
+    skipped = sum(not validator.looks_at(document) for document in documents)
     failures = sum(finding.problem.severity == ERROR for finding in findings)
     if output == "json":
-        click.echo(json.dumps({"objects": len(documents), "problems": [_as_json(item) for item in findings]}, indent=2))
+        shown = [_as_json(item) for item in findings]
+        click.echo(json.dumps({"objects": len(documents), "skipped": skipped, "problems": shown}, indent=2))
     else:
         for finding in findings:
             click.echo(_as_text(finding))
-        click.echo(_summary(len(documents), failures, len(findings) - failures))
+        click.echo(_summary(len(documents) - skipped, skipped, failures, len(findings) - failures))
     return 1 if failures or (strict and findings) else 0
 
 
@@ -83,8 +86,10 @@ def _as_json(finding: Finding) -> dict[str, Any]:
     return found
 
 
-def _summary(objects: int, failures: int, warnings: int) -> str:
+def _summary(objects: int, skipped: int, failures: int, warnings: int) -> str:
     checked = f"{objects} object{'' if objects == 1 else 's'} checked"
+    if skipped:
+        checked += f", {skipped} of other kinds skipped"
     if not failures and not warnings:
         return f"{checked}: no problems"
     return (

@@ -16,13 +16,14 @@ from pykarpenter.api import kinds
 from pykarpenter.api.extras import CapacityBuffer, NodeOverlay
 from pykarpenter.api.kinds import Kind
 from pykarpenter.api.labels import BIND_COMPLETED, DEFAULT_RULES, LabelRules
-from pykarpenter.api.manifests import Document, check_counts, check_pod_spec, check_quantities, decode
+from pykarpenter.api.manifests import Document, decode
 from pykarpenter.api.meta import Condition, ObjectMeta
 from pykarpenter.api.nodepool import NodePool
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import PodTemplateSpec
 from pykarpenter.api.storage import PersistentVolumeClaim, StorageClass
 from pykarpenter.api.validation import errors, validate_node_overlay, validate_node_pool
+from pykarpenter.api.workload_problems import has_pods, quantity_problems, workload_problems
 from pykarpenter.api.workloads import PodTemplate
 from pykarpenter.core.buffers import buffer_replicas, virtual_pods
 from pykarpenter.core.instance_types import InstanceType
@@ -32,7 +33,6 @@ from pykarpenter.state.cluster import ClusterState
 from pykarpenter.state.workloads import HASH_LABEL, Expansion, Workload, ephemeral_claims, expand, pending_pod
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
-_POD_SPECS = {"Pod": ("spec",), "PodTemplate": ("template", "spec")}
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 # Everything that a snapshot can be made of.
 READ_KINDS: tuple[Kind[Any], ...] = (
@@ -120,20 +120,12 @@ class ManifestCluster:
 
     @staticmethod
     def _check(document: Document) -> None:
-        data = document.data
-        if document.kind in _POD_SPECS:
-            path = _POD_SPECS[document.kind]
-        elif document.kind in WORKLOADS or document.kind == "DaemonSet":
-            path = ("spec", "template", "spec")
-        else:
-            limits = data.get("spec", {}).get("limits") if isinstance(data.get("spec"), dict) else None
-            check_quantities(document, limits, "spec.limits")
-            return
-        found: Any = data
-        for part in path:
-            found = found.get(part) if isinstance(found, dict) else None
-        check_pod_spec(document, found, ".".join(path))
-        check_counts(document)
+        spec = document.data.get("spec")
+        problems = list(workload_problems(document.group, document.kind, document.data))
+        if not has_pods(document.group, document.kind) and isinstance(spec, dict):
+            problems += quantity_problems(spec.get("limits"), "spec.limits")
+        for problem in problems:
+            raise document.error(problem.path, problem.value, problem.message)
 
     # The snapshot.
 

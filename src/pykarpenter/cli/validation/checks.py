@@ -21,9 +21,17 @@ from pykarpenter.api.validation import (
     validate_node_overlay,
     validate_node_pool,
 )
+from pykarpenter.api.workload_problems import has_pods, workload_problems
 from pykarpenter.cli.manifests import Document, Unreadable
 from pykarpenter.cli.validation.fields import ABSENT, overlaps, without
-from pykarpenter.cli.validation.references import Identity, check_class_reference, check_kind, check_name, identify
+from pykarpenter.cli.validation.references import (
+    Identity,
+    check_class_reference,
+    check_kind,
+    check_name,
+    identify,
+    is_ours,
+)
 from pykarpenter.cli.validation.schemas import ObjectSchema
 from pykarpenter.cloud.catalog import Catalog, read_catalog
 from pykarpenter.core.pool_advice import budget_advice, lifetime_advice, limit_advice, supply_advice
@@ -79,11 +87,19 @@ class Validator:
                 found.append(Finding(document.source, document.index, document.item, label, problem))
         return found
 
+    def looks_at(self, document: Document) -> bool:
+        """Whether the object is of a kind that is checked beyond having one."""
+        if not isinstance(document.body, dict):
+            return True
+        found = identify(document.body)
+        return (found.group, found.kind) in self._schemas or has_pods(found.group, found.kind) or is_ours(found)
+
     def _problems(self, document: Document, identity: Identity | None, seen: dict[Identity, str]) -> Iterator[Problem]:
         if identity is None:
             yield Problem("", document.body, "is no Kubernetes object; write apiVersion, kind and metadata")
             return
         yield from check_kind(identity, self._served)
+        yield from workload_problems(identity.group, identity.kind, document.body)
         if (schema := self._schemas.get((identity.group, identity.kind))) is None:
             return
         if self._served[identity.group, identity.kind] != identity.version:

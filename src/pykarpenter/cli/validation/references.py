@@ -51,6 +51,11 @@ def identify(body: Mapping[str, Any]) -> Identity:
     return Identity(group, version, str(body.get("kind") or ""), str(meta.get("namespace") or ""), name)
 
 
+def is_ours(found: Identity) -> bool:
+    """Whether the object claims to be of a group of which we know every kind, or to be nothing at all."""
+    return found.group in _OWN_GROUPS or not found.kind or not found.version
+
+
 def check_kind(found: Identity, served: Mapping[tuple[str, str], str]) -> Iterator[Problem]:
     """Whether a group of ours has this kind in this version; `served` maps group and kind to the version."""
     if not found.kind:

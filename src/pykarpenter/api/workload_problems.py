@@ -1,0 +1,84 @@
+"""What no cluster would have admitted in pods and workloads, as far as it would make a decision about them wrong.
+
+Reads documents as they were written. It is no API server: fields that no decision reads are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pykarpenter.api.quantity import InvalidQuantity, parse_quantity
+from pykarpenter.api.validation import Problem
+
+_POD_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "Pod"): ("spec",),
+    ("", "PodTemplate"): ("template", "spec"),
+    ("", "ReplicationController"): ("spec", "template", "spec"),
+    ("apps", "Deployment"): ("spec", "template", "spec"),
+    ("apps", "ReplicaSet"): ("spec", "template", "spec"),
+    ("apps", "StatefulSet"): ("spec", "template", "spec"),
+    ("apps", "DaemonSet"): ("spec", "template", "spec"),
+    ("batch", "Job"): ("spec", "template", "spec"),
+}
+_COUNTS = ("replicas", "parallelism", "completions")
+
+
+def has_pods(group: str, kind: str) -> bool:
+    """Whether the kind is, or makes, pods that machines are bought for."""
+    return (group, kind) in _POD_SPECS
+
+
+def workload_problems(group: str, kind: str, body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Every problem of a pod or of what makes pods; none for other kinds."""
+    path = _POD_SPECS.get((group, kind))
+    if path is None:
+        return
+    found: Any = body
+    for part in path:
+        found = found.get(part) if isinstance(found, dict) else None
+    yield from _pod_spec(found, ".".join(path))
+    spec = body.get("spec")
+    for name in _COUNTS:
+        count = spec.get(name) if isinstance(spec, dict) else None
+        if isinstance(count, int) and count < 0:
+            yield Problem(f"spec.{name}", count, "must not be negative")
+
+
+def _pod_spec(spec: Any, path: str) -> Iterator[Problem]:
+    if not isinstance(spec, dict) or not spec:
+        return
+    if not spec.get("containers"):
+        yield Problem(f"{path}.containers", spec.get("containers"), "a pod needs at least one container")
+    for name in ("containers", "initContainers"):
+        for index, container in enumerate(_items(spec.get(name))):
+            yield from _resources(container.get("resources"), f"{path}.{name}[{index}].resources")
+    yield from _resources(spec.get("resources"), f"{path}.resources")
+    yield from quantity_problems(spec.get("overhead"), f"{path}.overhead")
+    for index, constraint in enumerate(_items(spec.get("topologySpreadConstraints"))):
+        skew = constraint.get("maxSkew")
+        if isinstance(skew, int) and skew < 1:
+            yield Problem(f"{path}.topologySpreadConstraints[{index}].maxSkew", skew, "must be at least 1")
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; what is none keeps its place, so that the others keep their numbers."""
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
+
+
+def _resources(resources: Any, path: str) -> Iterator[Problem]:
+    if isinstance(resources, dict):
+        for name in ("requests", "limits"):
+            yield from quantity_problems(resources.get(name), f"{path}.{name}")
+
+
+def quantity_problems(quantities: Any, path: str) -> Iterator[Problem]:
+    """Every amount must be a quantity that is not negative."""
+    for name, value in quantities.items() if isinstance(quantities, dict) else ():
+        try:
+            amount = parse_quantity(value)
+        except (InvalidQuantity, TypeError):
+            yield Problem(f"{path}.{name}", value, "expected a quantity such as 500m, 2 or 1Gi")
+            continue
+        if amount < 0:
+            yield Problem(f"{path}.{name}", value, "must not be negative")
