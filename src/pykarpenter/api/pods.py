@@ -76,7 +76,9 @@ class Toleration(Wire):
     toleration_seconds: int | None = None
 
 
-class TopologySpreadConstraint(Wire):
+class TopologySpreadConstraint(Wire, omit_defaults=False):
+    """Written out whole: a skew of one is what most have, and no cluster admits a constraint without it."""
+
     max_skew: int = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"

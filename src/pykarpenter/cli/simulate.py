@@ -38,6 +38,9 @@ def command(
     """
     try:
         scenario = _bounded(read_scenario(documents(sources), catalog=catalog), until)
+        if scenario.skipped:
+            listed = ", ".join(f"{count} {kind}" for kind, count in scenario.skipped)
+            click.echo(f"skipped: {listed}", err=True)
         result = _run(scenario, seed)
     except ManifestError as error:
         click.echo(str(error), err=True)

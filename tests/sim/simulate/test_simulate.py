@@ -145,3 +145,49 @@ def test_bad_scenario_ends_in_one_line_with_file_and_field(tmp_path, change, exp
 def test_the_example_is_a_valid_scenario():
     result = run(str(EXAMPLE), "--until", "20m")
     assert result.return_value == 0, result.output
+
+
+def recorded(**cluster):
+    """A snapshot as `pykarpenter snapshot` writes it: types at the top, and the namespaces of every cluster."""
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "main", "image": "web", "resources": {"requests": {"cpu": "1"}}}]},
+    }
+    reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    pool = {"template": {"spec": {"requirements": [], "nodeClassRef": reference}}}
+    web = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    items = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
+        {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"}, "spec": pool},
+        {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "prod"}, "spec": web},
+        {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}},
+        {"apiVersion": "pykarpenter.sh/v1alpha1", "kind": "ClusterSnapshot", "metadata": {"name": "r"}, **cluster},
+    ]
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def test_a_recorded_cluster_runs_with_its_own_machine_types(tmp_path):
+    """Its namespaces exist already, classes and foreign kinds are left out, and its own prices count."""
+    types = [
+        {
+            "name": "only-one",
+            "architecture": "amd64",
+            "operatingSystems": ["linux"],
+            "resources": {"cpu": "4", "memory": "8Gi"},
+            "offerings": [
+                {
+                    "Price": 1.0,
+                    "Requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+                        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z1"]},
+                    ],
+                }
+            ],
+        }
+    ]
+    file = tmp_path / "snapshot.json"
+    file.write_text(recorded(instanceTypes=types))
+    result = run(str(file), "--json", "--until", "10m")
+    assert "skipped: 1 CronJob" in result.stderr
+    assert json.loads(result.stdout)["bought"] == {"only-one": 1}

@@ -296,3 +296,15 @@ def test_unknown_fields_of_built_in_kinds_are_dropped_or_refused() -> None:
     options = WriteOptions(field_validation="Warn", warnings=warnings)
     made = world.store.create(world.kind("pods"), body, "default", options)
     assert warnings == ['unknown field "spec.nodeSelectors"'] and "nodeSelectors" not in made.obj["spec"]
+
+
+def test_a_stateful_set_may_mount_the_volumes_of_its_claim_templates() -> None:
+    """Every database does so, and the volumes are not in the template itself."""
+    mounting = [container(volumeMounts=[{"name": "data", "mountPath": "/data"}])]
+    spec = workload_spec()
+    spec["template"]["spec"]["containers"] = mounting
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    World().create("statefulsets", "db", spec={**spec, "serviceName": "db", "volumeClaimTemplates": [claim]})
+    with pytest.raises(Invalid) as refused:
+        World().create("statefulsets", "db", spec={**spec, "serviceName": "db"})
+    assert [field for field, _ in causes(refused)] == ["spec.template.spec.containers[0].volumeMounts[0].name"]

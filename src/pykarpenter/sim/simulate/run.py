@@ -9,7 +9,7 @@ from typing import Any
 
 from pykarpenter.api import kinds
 from pykarpenter.kube.contract import Selection
-from pykarpenter.kube.errors import ApiError
+from pykarpenter.kube.errors import AlreadyExists, ApiError
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
 from pykarpenter.runtime.clock import LoopClock
 from pykarpenter.runtime.settings import Settings
@@ -108,16 +108,26 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
 
 
 async def _install(world: World, scenario: Scenario) -> None:
+    """A cluster comes with some namespaces and priority classes; a snapshot holds them too."""
     for body in (CLASS, *scenario.objects):
-        await _create(world, body)
+        try:
+            await world.install([body])
+        except AlreadyExists as error:
+            if body.get("kind") not in ("Namespace", "PriorityClass"):
+                raise _refused(body, error) from error
+        except (ApiError, ValueError) as error:
+            raise _refused(body, error) from error
 
 
 async def _create(world: World, body: dict[str, Any]) -> None:
     try:
         await world.install([body])
     except (ApiError, ValueError) as error:
-        name = body.get("metadata", {}).get("name", "")
-        raise ScenarioRefused(f"{body.get('kind')} {name}: {error}") from error
+        raise _refused(body, error) from error
+
+
+def _refused(body: dict[str, Any], error: Exception) -> ScenarioRefused:
+    return ScenarioRefused(f"{body.get('kind')} {body.get('metadata', {}).get('name', '')}: {error}")
 
 
 async def _tell(world: World, scenario: Scenario) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pykarpenter.api import kinds
@@ -46,6 +47,8 @@ class Scenario:
     steps: tuple[Step, ...]
     catalog: Catalog
     price_period_s: float | None = None
+    # Objects of plain manifests that the embedded cluster has no use for, by kind.
+    skipped: tuple[tuple[str, int], ...] = ()
 
 
 def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenario:
@@ -58,11 +61,14 @@ def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenar
         raise scenarios[1].error("kind", "Scenario", "only one scenario can run at a time; remove this one")
     snapshot = next((d for d in listed if (d.group, d.kind) == (GROUP, SNAPSHOT)), None)
     others = [d for d in listed if d.kind not in ("Scenario", SNAPSHOT)]
-    objects = _plain_objects(others)
-    if not scenarios:
-        name = snapshot.name if snapshot is not None else others[0].source
-        return Scenario(name, DEFAULT_DURATION_S, objects, (), _catalog(snapshot, catalog))
-    return _from_document(scenarios[0], objects, catalog)
+    served = [d for d in others if (d.group, d.kind) in kinds.BY_KIND and not d.kind.endswith("NodeClass")]
+    objects = _plain_objects(served)
+    left_out = Counter(d.kind for d in others if d not in served and not d.kind.endswith("NodeClass"))
+    skipped = tuple(sorted(left_out.items()))
+    if scenarios:
+        return replace(_from_document(scenarios[0], objects, catalog), skipped=skipped)
+    name = snapshot.name if snapshot is not None else others[0].source
+    return Scenario(name, DEFAULT_DURATION_S, objects, (), _catalog(snapshot, catalog), skipped=skipped)
 
 
 def _from_document(document: Document, objects: tuple[Json, ...], catalog: str) -> Scenario:
@@ -113,11 +119,12 @@ def _object(document: Document, field: str, body: object) -> Json:
     if not isinstance(body, Mapping):
         raise document.error(field, body, "give an object with apiVersion, kind and metadata")
     group = str(body.get("apiVersion", "")).rpartition("/")[0]
+    field = f"{field}." if field else ""
     if (group, str(body.get("kind", ""))) not in kinds.BY_KIND:
-        raise document.error(f"{field}.kind", body.get("kind"), "this kind is not served by the embedded cluster")
+        raise document.error(f"{field}kind", body.get("kind"), "this kind is not served by the embedded cluster")
     meta = body.get("metadata")
     if not isinstance(meta, Mapping) or not (meta.get("name") or meta.get("generateName")):
-        raise document.error(f"{field}.metadata.name", None, "every object needs a name")
+        raise document.error(f"{field}metadata.name", None, "every object needs a name")
     return fit_for_the_cloud(dict(body))
 
 
@@ -185,12 +192,12 @@ def _wave(document: Document, field: str, raw: object, duration: float) -> list[
 
 
 def _catalog(snapshot: Document | None, name: str) -> Catalog:
-    entries = snapshot.data.get("spec", {}).get("instanceTypes") if snapshot is not None else None
+    entries = snapshot.data.get("instanceTypes") if snapshot is not None else None
     if snapshot is not None and entries and not name:
         try:
             return parse_entries(entries, snapshot.source)
         except CatalogError as error:
-            raise ManifestError(f"{snapshot.source}: spec.instanceTypes: {error}") from error
+            raise ManifestError(f"{snapshot.source}: instanceTypes: {error}") from error
     try:
         return read_catalog(name or "demo")
     except CatalogError as error:
@@ -208,8 +215,8 @@ def _plain_objects(documents: list[Document]) -> tuple[Json, ...]:
     """Manifests and snapshot objects as they would be created: server fields gone, derived objects left out."""
     present = {str((d.data.get("metadata") or {}).get("uid")) for d in documents}
     result: list[Json] = []
-    for number, document in enumerate(documents):
-        body = _object(document, f"document {number}", document.data)
+    for document in documents:
+        body = _object(document, "", document.data)
         if document.kind in _DERIVED:
             continue
         if document.kind == "Pod":
@@ -217,8 +224,20 @@ def _plain_objects(documents: list[Document]) -> tuple[Json, ...]:
             if any(owner.get("uid") in present for owner in owners):
                 continue
             body["spec"] = {k: v for k, v in body.get("spec", {}).items() if k != "nodeName"}
+        if document.kind == "PersistentVolumeClaim":
+            # Its volume stays where it was; a new one is made where the pod runs.
+            body["spec"] = {k: v for k, v in body.get("spec", {}).items() if k != "volumeName"}
+            body["metadata"].pop("annotations", None)
         result.append(body)
-    return tuple(result)
+    return (*_namespaces(result), *result)
+
+
+def _namespaces(objects: list[Json]) -> list[Json]:
+    """The namespaces that the objects live in and nobody wrote down."""
+    used = {str(body["metadata"].get("namespace") or "") for body in objects}
+    given = {str(body["metadata"]["name"]) for body in objects if body["kind"] == "Namespace"}
+    missing = sorted(used - given - {""})
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in missing]
 
 
 def fit_for_the_cloud(body: Json) -> Json:
