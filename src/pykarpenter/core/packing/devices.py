@@ -177,9 +177,12 @@ class DevicePlaces:
     def _at_settled(self, cls: PodClass, kind: Kind, used: Ints, holder: Holder | None) -> Kind | None:
         """The kind where the claims that have devices can be used."""
         for claim, terms, tied in self._settled(cls.devices):
-            self.reason = f"claim {claim.key}: its devices cannot be reached from a new machine"
             if tied is not None and tied != holder:
+                self.reason = (
+                    f"claim {claim.key}: its devices are part of another machine, which has no room for the pod"
+                )
                 return None
+            self.reason = f"claim {claim.key}: its devices cannot be reached from a new machine"
             options = [found for term in terms if (found := self._merged(kind, term)) is not None]
             reachable = next((found for found in options if len(found.surviving(used))), None)
             if reachable is None:
