@@ -50,6 +50,7 @@ def test_default_expiry_is_hashed_like_the_written_one():
 
 
 @pytest.mark.promise("API-3.6.2")
+@pytest.mark.promise("DIS-13.3")
 def test_fields_outside_the_template_and_requirements_do_not_count():
     """They are compared otherwise or do not touch existing nodes."""
     requirement = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}

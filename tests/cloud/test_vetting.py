@@ -53,6 +53,7 @@ def test_b28_absurd_amounts_are_quarantined_and_the_last_good_value_kept(amount:
     assert "memory" in fresh.problems[0]
 
 
+@pytest.mark.promise("API-6.4")
 def test_b29_types_without_cpu_or_offerings_and_repeated_names_are_dropped_and_counted() -> None:
     vetted = vet([machine("x", cpu=0), machine("y", offerings=()), machine("z"), machine("z", cpu=1)])
     assert names(vetted) == ["z"]
@@ -72,6 +73,7 @@ def test_b31_offering_in_an_unknown_zone_is_dropped() -> None:
     assert [found.zone for found in item.offerings] == ["a"]
 
 
+@pytest.mark.promise("API-6.4")
 def test_f45_empty_catalogue_keeps_the_last_good_one() -> None:
     good = machine("m")
     vetted = vet([], {"m": good})

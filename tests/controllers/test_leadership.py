@@ -101,7 +101,7 @@ def test_orderly_stop_hands_the_lease_over_at_once() -> None:
     story(main)
 
 
-def test_two_operators_buy_for_a_pod_once() -> None:
+def test_f34_two_versions_during_a_roll_out_buy_for_a_pod_once() -> None:
     """F34: during a roll-out two versions run; only the leader plans."""
 
     async def main(world: World) -> None:

@@ -66,6 +66,7 @@ CRITICAL = "system-cluster-critical"
 
 
 @pytest.mark.promise("API-3.4.5")
+@pytest.mark.promise("DIS-14.4")
 def test_pods_leave_in_four_tiers() -> None:
     """A log shipper must outlive the workload it reads, and the network all of them."""
     pods = [
@@ -139,6 +140,7 @@ def test_a_terminating_pod_is_forced_only_when_it_would_outlive_the_deadline() -
 
 
 @pytest.mark.promise("API-3.4.7")
+@pytest.mark.promise("DIS-14.4")
 def test_forced_deletes_ignore_tiers_and_protection() -> None:
     """At the deadline nothing may hold the machine."""
     pods = [pod("busy", annotation="true", grace=3600), pod("dns", priority_class=CRITICAL, grace=3600), pod("web")]

@@ -60,6 +60,7 @@ def pod(daemon: bool = False, protected: bool = False, priority: int = 0) -> Pod
 
 
 @pytest.mark.promise("API-4.21")
+@pytest.mark.promise("DIS-14.3")
 def test_the_least_missed_machine_goes_first() -> None:
     """Work that runs is worth more than machines that stand ready."""
     machines = [

@@ -28,6 +28,7 @@ async def pool(world: World, **spec: Any) -> None:
 
 
 @pytest.mark.promise("API-3.5.1")
+@pytest.mark.promise("DIS-14.1")
 def test_a_claim_expires_at_its_age() -> None:
     """Old machines go whatever runs on them; budgets are for choices."""
 
@@ -46,6 +47,7 @@ def test_a_claim_expires_at_its_age() -> None:
 
 
 @pytest.mark.promise("API-3.5.5")
+@pytest.mark.promise("DIS-4.1")
 def test_pods_that_come_and_go_are_noted_and_restarts_are_not() -> None:
     """consolidateAfter counts from real events; a restart of ours is none."""
 
@@ -84,6 +86,7 @@ def test_pods_that_come_and_go_are_noted_and_restarts_are_not() -> None:
 
 
 @pytest.mark.promise("API-3.5.7")
+@pytest.mark.promise("DIS-4.2")
 def test_a_quiet_machine_becomes_consolidatable() -> None:
     """The wait starts anew with each pod event."""
 
@@ -109,6 +112,7 @@ def test_a_quiet_machine_becomes_consolidatable() -> None:
 
 
 @pytest.mark.promise("API-3.5.8")
+@pytest.mark.promise("DIS-13.1")
 def test_drift_follows_hash_requirements_catalogue_and_provider_in_that_order() -> None:
     """The first reason found is the one shown, and a cured claim loses it."""
 
@@ -146,6 +150,7 @@ def test_drift_follows_hash_requirements_catalogue_and_provider_in_that_order() 
 
 
 @pytest.mark.promise("API-3.5.8")
+@pytest.mark.promise("DIS-13.2")
 def test_f45_an_empty_catalogue_is_no_drift_and_a_missing_type_is() -> None:
     """A provider that cannot list its types must not roll the whole fleet."""
 

@@ -127,6 +127,7 @@ async def break_node(world: World, name: str) -> None:
 
 
 @pytest.mark.promise("API-3.5.9")
+@pytest.mark.promise("DIS-14.2")
 def test_legacy_repair_replaces_by_force_after_the_toleration() -> None:
     """As 1.14: no budget, no grace, no replacement first."""
 
@@ -145,6 +146,7 @@ def test_legacy_repair_replaces_by_force_after_the_toleration() -> None:
 
 
 @pytest.mark.promise("API-3.5.9")
+@pytest.mark.promise("DIS-14.2")
 def test_f28_legacy_repair_stops_when_more_than_a_fifth_is_unhealthy() -> None:
     """A broken network must not cost the whole fleet."""
 

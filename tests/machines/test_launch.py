@@ -21,6 +21,7 @@ def fail_with(error: Exception) -> Any:
 
 
 @pytest.mark.promise("API-3.2.2")
+@pytest.mark.promise("API-6.1")
 def test_a_claim_that_no_cloud_can_serve_is_given_up_and_said_so() -> None:
     """Planning again, with the refusal known, beats waiting for capacity that is not there."""
 
@@ -56,6 +57,7 @@ def test_a_class_that_is_not_ready_gives_the_claim_up() -> None:
     ("error", "reason"),
     [(CloudError("quota"), "LaunchFailed"), (CreateError("SubnetFull", "no addresses"), "SubnetFull")],
 )
+@pytest.mark.promise("API-6.1")
 def test_other_launch_errors_are_shown_and_retried(error: Exception, reason: str) -> None:
     """A hiccup must not cost the claim, and its owner must be able to read what is wrong."""
 

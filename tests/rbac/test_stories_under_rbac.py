@@ -64,11 +64,14 @@ async def live(world: World) -> None:
     # Spot machines would only be replaced by spot machines behind a gate.
     on_demand = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}
     lasting = {"terminationGracePeriod": "2m"}
-    await world.pool(disruption={"consolidateAfter": "10s"}, template=lasting, requirements=[on_demand])
+    large = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-16x-amd64-linux"]}
+    await world.pool(disruption={"consolidateAfter": "10s"}, template=lasting, requirements=[on_demand, large])
     await world.deployment("web", 6, cpu="3")
     await world.until_running("web", 6)
     before = {claim.name for claim in await world.claims()}
     await world.scale("web", 1)
+    wider = {"spec": {"template": {"spec": {"requirements": [on_demand]}}}}
+    await world.api.patch(kinds.NODE_POOL, "default", wider)
 
     async def smaller() -> bool:
         return not before & {claim.name for claim in await world.claims()}

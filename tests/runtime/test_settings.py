@@ -162,3 +162,15 @@ def test_packing_settings_follow_settings_and_provider() -> None:
 def test_nomination_lasts_two_batches_and_at_least_ten_seconds() -> None:
     assert Settings().nomination_s == 20.0
     assert Settings(batch_max_duration=2.0).nomination_s == 10.0
+
+
+@pytest.mark.promise("API-7.7")
+@pytest.mark.parametrize(
+    ("millicores", "lifecycle", "others"),
+    [(1000, 1000, 10), (500, 1000, 10), (30_500, 3000, 505), (90_000, 5000, 1000)],
+)
+def test_concurrency_follows_the_processor(millicores: int, lifecycle: int, others: int) -> None:
+    """A large installation gives the controller more cores and expects more to happen at once."""
+    settings = Settings(cpu_requests=millicores)
+    assert (settings.workers(1000, 5000), settings.workers(10, 1000)) == (lifecycle, others)
+    assert settings.workers(10, 10) == 10

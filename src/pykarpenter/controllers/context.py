@@ -63,6 +63,10 @@ class Caches(Protocol):
         """Call the handler for each change, after cache and state have taken it in; handlers must not block."""
         ...
 
+    def unserved(self) -> list[str]:
+        """Kinds (`group/kind`) that were served and no longer are: nothing is created, bought or removed meanwhile."""
+        ...
+
 
 class Recorder(Protocol):
     """Publishes events without waiting for them."""

@@ -15,6 +15,7 @@ class StateGauges:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._unsynced_since: float | None = None
+        self._unserved: list[str] = []
         self._loop = Loop("state", self.step, clock=ctx.clock)
         self._log = get_logger(controller="state")
 
@@ -32,7 +33,19 @@ class StateGauges:
         metrics.gauge("karpenter_cluster_state_node_count", {}, len(state.views()))
         metrics.gauge("karpenter_cluster_state_synced", {}, 1.0 if synced else 0.0)
         metrics.gauge("karpenter_cluster_state_unsynced_time_seconds", {}, unsynced_s)
+        self._show_unserved()
         if unsynced_s > _COMPLAIN_AFTER_S:
             waiting = state.unlaunched_claims()
             self._log.info("cluster state is not synced", seconds=round(unsynced_s), nodeclaims=waiting[:5])
         return PERIOD_S
+
+    def _show_unserved(self) -> None:
+        unserved = self._ctx.caches.unserved()
+        for kind in sorted({*self._unserved, *unserved}):
+            self._ctx.metrics.gauge("pykarpenter_degraded", {"what": kind}, 1.0 if kind in unserved else 0.0)
+        if unserved and unserved != self._unserved:
+            remedy = "apply the CRDs: pykarpenter crds | kubectl apply --server-side -f -"
+            self._log.error(
+                "kinds are not served any more; nothing is launched or removed", kinds=unserved, remedy=remedy
+            )
+        self._unserved = unserved

@@ -72,6 +72,9 @@ class Watches:
     def unsynced(self) -> list[str]:
         return sorted(name for name, reflector in self._reflectors.items() if not reflector.cache.synced)
 
+    def unserved(self) -> list[str]:
+        return sorted(name for name, found in self._reflectors.items() if found.cache.synced and not found.cache.served)
+
     async def wait_synced(self) -> None:
         for reflector in list(self._reflectors.values()):
             await reflector.wait_synced()

@@ -40,6 +40,8 @@ class Cache(Generic[T]):
     def __init__(self, *, key: Callable[[T], str] = object_key, indexes: dict[str, IndexKeys[T]] | None = None) -> None:
         self.key_of = key
         self.synced = False
+        # The server answers that there is no such kind: what is here may be old, and is kept all the same.
+        self.served = True
         self._objects: dict[str, T] = {}
         self._sorted: list[str] | None = []
         self._index_keys: dict[str, IndexKeys[T]] = {}

@@ -18,7 +18,7 @@ from pykarpenter.api.kinds import Kind
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.kube.cache import Cache, Change, Handler
 from pykarpenter.kube.contract import EVERYTHING, KubeApi, Selection, WatchEvent
-from pykarpenter.kube.errors import ApiError, BadRequest, Expired, Invalid, TooManyRequests
+from pykarpenter.kube.errors import ApiError, BadRequest, Expired, Invalid, NotFound, TooManyRequests
 from pykarpenter.kube.observer import IGNORE_KUBE, KubeObserver
 from pykarpenter.kube.silence import InactivityTimeout
 from pykarpenter.runtime.clock import Clock
@@ -123,6 +123,9 @@ class Reflector(Generic[T]):
         if "too large resource version" in str(error).lower():
             # The server's history went back (a restored backup): our version means nothing there.
             self._version = None
+        if isinstance(error, NotFound):
+            # The kind itself is gone (its definition was removed or is another): no proof that its objects are (F33).
+            self.cache.served, self._version = False, None
         if isinstance(error, TooManyRequests):
             # The server asks for patience, as it does for a kind whose CRD was just created.
             self._log.debug("list or watch put off by the server", error=error)
@@ -210,7 +213,7 @@ class Reflector(Generic[T]):
             if told % _CHUNK == 0:
                 await asyncio.sleep(0)
         self._version = version
-        self.cache.synced = True
+        self.cache.synced = self.cache.served = True
         self._loading.close()
         self._synced.set()
 

@@ -17,6 +17,7 @@ from pykarpenter.api.pods import TopologySpreadConstraint
 from pykarpenter.cloud.plugin import Setting
 from pykarpenter.cloud.provider import ProviderTraits
 from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.runtime.concurrency import workers
 from pykarpenter.runtime.feature_gates import DEFAULT_TEXT, FeatureGates, parse_feature_gates
 from pykarpenter.runtime.scheduler_config import parse_scheduler_config
 from pykarpenter.runtime.setting_values import choice, duration, integer, parse_bool, path_list, price
@@ -147,6 +148,10 @@ class Settings:
     def nomination_s(self) -> float:
         """How long a node is kept for pods that were planned onto it."""
         return max(2 * self.batch_max_duration, 10.0)
+
+    def workers(self, fewest: int, most: int) -> int:
+        """How many keys at once a controller with that range may work on."""
+        return workers(fewest, most, self.cpu_requests)
 
     def packing(self, traits: ProviderTraits) -> PackingSettings:
         """What of the settings and the provider a packing decision needs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -415,3 +416,13 @@ def test_pool_whose_replacement_failed_waits_but_still_gives_up_nodes():
     assert not run.settled
     fleet.node("b", type="l", pods=[pod("y", cpu=1)])
     assert asked(fleet, "a").command.decision is Decision.DELETE
+
+
+def test_every_method_that_ran_says_how_long_it_took():
+    """The slow method must be seen among the quick ones."""
+    ticks = itertools.count()
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", cpu=4)])
+    plan = decide(fleet.world(), fleet.simulation(), timer=lambda: float(next(ticks)))
+    assert len(plan.runs) > 1
+    assert {run.seconds for run in plan.runs} == {1.0}

@@ -63,6 +63,7 @@ def repaired(fleet: Fleet, rules: RepairRules = RULES, **gates):
         ([FALLBACK, policy(regex="(")], "reasonRegex"),
     ],
 )
+@pytest.mark.promise("API-6.1.1")
 def test_bad_policies_refuse_the_start_and_name_the_field(policies, problem):
     """A policy set that is half understood would repair the wrong machines."""
     with pytest.raises(InvalidPolicies, match=problem):
@@ -80,6 +81,7 @@ def resolve(rules, faults, now=NOON, **options):
 
 
 @pytest.mark.promise("DIS-7.2.2")
+@pytest.mark.promise("API-6.1.2")
 def test_acceptance_12_known_reason_inside_its_toleration_keeps_the_fallback_out():
     """The elapsed fallback must not overrule the policy written for the case."""
     rules = RepairRules([policy(regex="", toleration=60), policy(regex="^Slow$", toleration=7200)])
@@ -88,6 +90,7 @@ def test_acceptance_12_known_reason_inside_its_toleration_keeps_the_fallback_out
 
 
 @pytest.mark.promise("DIS-7.2.2")
+@pytest.mark.promise("API-6.1.2")
 def test_fallback_serves_pairs_it_was_not_written_for():
     """An unknown reason of a known condition is a fault all the same."""
     rules = RepairRules([FALLBACK, policy(regex="^Known$", toleration=60)])
@@ -97,6 +100,7 @@ def test_fallback_serves_pairs_it_was_not_written_for():
 
 
 @pytest.mark.promise("DIS-7.2.3")
+@pytest.mark.promise("API-6.1.3")
 def test_toleration_counts_from_the_latest_of_fault_creation_and_reboot():
     """A back-dated condition never beats the node's age."""
     assert resolve(RULES, sick(NOON - 9999), created=NOON - 599) is None
@@ -106,6 +110,7 @@ def test_toleration_counts_from_the_latest_of_fault_creation_and_reboot():
 
 
 @pytest.mark.promise("DIS-7.2.4")
+@pytest.mark.promise("API-6.1.4")
 def test_eligible_policies_merge():
     """Strongest action, its driving condition by priority, shortest bound of all, highest score."""
     rules = RepairRules(

@@ -93,6 +93,8 @@ class DisruptionLoop:
 
     async def step(self) -> float:
         """One pass; the seconds until the next."""
+        if self._ctx.caches.unserved():
+            return IDLE_S
         if not self._ctx.settings.dry_run:
             await self._healing.heal(self._in_flight())
         await self._catalogue.refresh()

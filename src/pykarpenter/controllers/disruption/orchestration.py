@@ -27,7 +27,7 @@ from pykarpenter.runtime.logs import get_logger
 
 NAME = "disruption.queue"
 PERIOD_S = 1.0
-WORKERS = 100
+WORKERS = (100, 1000)
 _PER_CANDIDATE_S = 0.08
 _SHORTEST_S = 600.0
 _LONGEST_S = 3600.0
@@ -62,7 +62,9 @@ class Orchestration:
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
         self._log = get_logger(controller=NAME)
         self._waited_for: dict[str, str] = {}
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=WORKERS)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(*WORKERS)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
 
     def _claim_changed(self, change: Changed[NodeClaim]) -> None:

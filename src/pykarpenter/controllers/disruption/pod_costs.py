@@ -34,7 +34,11 @@ class PodDeletionCosts:
         self._is_clean = False
         self._loop = Loop("pod.deletioncost", self.step, clock=ctx.clock)
         self.queue: Controller[str] = Controller(
-            "pod.deletioncost.queue", self.write, clock=ctx.clock, workers=100, backoff=(0.1, 10.0)
+            "pod.deletioncost.queue",
+            self.write,
+            clock=ctx.clock,
+            workers=ctx.settings.workers(100, 5000),
+            backoff=(0.1, 10.0),
         )
         self._log = get_logger(controller="pod.deletioncost")
 

@@ -22,7 +22,7 @@ from pykarpenter.kube.errors import ApiError, Conflict, NotFound, TooManyRequest
 from pykarpenter.runtime.controller import DONE, Controller, Result
 
 NAME = "eviction-queue"
-WORKERS = 100
+WORKERS = (100, 5000)
 BACKOFF_S = (0.1, 10.0)
 FORCEFUL = "Forceful Termination"
 # Kubernetes answers 500 with these words when several budgets match one pod.
@@ -63,7 +63,7 @@ class EvictionQueue:
         self._nodes = ctx.caches.of(kinds.NODE)
         self._entries: dict[PodKey, Entry] = {}
         self.controller: Controller[PodKey] = Controller(
-            NAME, self.reconcile, clock=ctx.clock, workers=WORKERS, backoff=BACKOFF_S
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(*WORKERS), backoff=BACKOFF_S
         )
 
     async def run(self) -> None:

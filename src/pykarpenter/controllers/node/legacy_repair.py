@@ -33,7 +33,9 @@ class LegacyRepair:
         self._nodes = ctx.caches.of(kinds.NODE)
         self._policies = tuple(p for p in ctx.provider.traits.repair_policies if p.action == REPLACE)
         self._log = get_logger(controller=NAME)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(10, 1000)
+        )
         ctx.caches.subscribe(kinds.NODE, self._node_changed)
 
     async def run(self) -> None:

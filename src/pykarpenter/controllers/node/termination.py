@@ -39,7 +39,7 @@ from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
 NAME = "node.termination"
-WORKERS = 100
+WORKERS = (100, 5000)
 
 
 class NodeTermination:
@@ -53,7 +53,9 @@ class NodeTermination:
         # When draining of a Node without a claim began, by UID; a claim's own condition outlives a restart.
         self._draining_since: dict[str, float] = {}
         self._log = get_logger(controller=NAME)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=WORKERS)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(*WORKERS)
+        )
         ctx.caches.subscribe(kinds.NODE, self._node_changed)
 
     async def run(self) -> None:

@@ -22,7 +22,9 @@ class Consistency:
         self._writer = ClaimWriter(ctx)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
         self._checked: dict[str, float] = {}
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(10, 1000)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
 
     async def run(self) -> None:

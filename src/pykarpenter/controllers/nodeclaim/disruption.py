@@ -39,7 +39,9 @@ class NodeClaimDisruption:
         # When a claim's instance type was last found in its pool's catalogue, by UID; monotonic seconds.
         self._type_found: dict[str, float] = {}
         self._log = get_logger(controller=NAME)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(10, 1000)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
         ctx.caches.subscribe(kinds.NODE_POOL, self._pool_changed)
 

@@ -21,7 +21,9 @@ class Expiration:
         self._writer = ClaimWriter(ctx)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
         self._log = get_logger(controller=NAME)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(10, 1000)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
 
     async def run(self) -> None:

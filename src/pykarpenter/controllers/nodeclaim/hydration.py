@@ -22,7 +22,9 @@ class ClaimHydration:
         self._ctx = ctx
         self._writer = ClaimWriter(ctx)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
-        self.controller: Controller[str] = Controller(self.NAME, self.reconcile, clock=ctx.clock, workers=100)
+        self.controller: Controller[str] = Controller(
+            self.NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(1000, 5000)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
 
     async def run(self) -> None:
@@ -48,7 +50,9 @@ class NodeHydration:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._nodes = ctx.caches.of(kinds.NODE)
-        self.controller: Controller[str] = Controller(self.NAME, self.reconcile, clock=ctx.clock, workers=100)
+        self.controller: Controller[str] = Controller(
+            self.NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(1000, 5000)
+        )
         ctx.caches.subscribe(kinds.NODE, self._node_changed)
 
     async def run(self) -> None:

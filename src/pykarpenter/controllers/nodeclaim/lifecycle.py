@@ -22,7 +22,7 @@ from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
 NAME = "nodeclaim.lifecycle"
-WORKERS = 1000
+WORKERS = (1000, 5000)
 
 
 class NodeClaimLifecycle:
@@ -35,7 +35,9 @@ class NodeClaimLifecycle:
         self._terminator = ClaimTerminator(ctx, self._writer, self._launcher)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
         self._log = get_logger(controller=NAME)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=WORKERS)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(*WORKERS)
+        )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
         ctx.caches.subscribe(kinds.NODE, self._node_changed)
         if not ctx.settings.ignore_dra_requests:

@@ -24,7 +24,9 @@ class PodEvents:
         self._writer = ClaimWriter(ctx)
         self._nodes = ctx.caches.of(kinds.NODE)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)
-        self.controller: Controller[str] = Controller(NAME, self.reconcile, clock=ctx.clock, workers=10)
+        self.controller: Controller[str] = Controller(
+            NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(10, 1000)
+        )
         ctx.caches.subscribe(kinds.POD, self._pod_changed)
 
     async def run(self) -> None:

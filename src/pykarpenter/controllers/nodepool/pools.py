@@ -15,8 +15,6 @@ from pykarpenter.controllers.nodepool.writes import PoolWriter
 from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
-WORKERS = 10
-
 
 class Pools:
     """The managed NodePools and what belongs to them, as last seen.
@@ -63,6 +61,7 @@ class PoolController:
     """A keyed controller over managed NodePools; subclasses say what one pool needs."""
 
     name = ""
+    workers = (10, 1000)
 
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
@@ -70,7 +69,9 @@ class PoolController:
         self.writer = PoolWriter(ctx)
         self.log = get_logger(controller=self.name)
         reconcile: Callable[[str], Awaitable[Result | None]] = self._reconcile_name
-        self.controller: Controller[str] = Controller(self.name, reconcile, clock=ctx.clock, workers=WORKERS)
+        self.controller: Controller[str] = Controller(
+            self.name, reconcile, clock=ctx.clock, workers=ctx.settings.workers(*self.workers)
+        )
         ctx.caches.subscribe(kinds.NODE_POOL, self.pool_changed)
 
     async def run(self) -> None:

@@ -14,6 +14,7 @@ from pykarpenter.runtime.controller import Result
 
 class PoolValidation(PoolController):
     name = "nodepool.validation"
+    workers = (10, 10)
 
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)

@@ -7,6 +7,7 @@ count as placed. A step that fails is logged and tried again with the next batch
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,6 +30,8 @@ from pykarpenter.runtime.logs import get_logger
 
 # The longest a decision may search; what is placed by then is kept.
 SOLVE_TIMEOUT_S = 60.0
+# Pools or claims cannot be read at all: look again this often (F33).
+_UNSERVED_S = 5.0
 
 Pack = Callable[[ClusterSnapshot, PackingSettings, ShouldStop], LaunchPlan]
 
@@ -63,6 +66,8 @@ class Provisioner:
 
     async def step(self) -> float:
         await self._batcher.wait_batch()
+        while self._ctx.caches.unserved():  # noqa: ASYNC110 - pure state
+            await asyncio.sleep(_UNSERVED_S)
         await self.provision()
         return 0.0
 
