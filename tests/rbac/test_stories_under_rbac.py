@@ -64,7 +64,7 @@ async def live(world: World) -> None:
     # Spot machines would only be replaced by spot machines behind a gate.
     on_demand = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}
     lasting = {"terminationGracePeriod": "2m"}
-    large = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-16x-amd64-linux"]}
+    large = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-32x-amd64-linux"]}
     await world.pool(disruption={"consolidateAfter": "10s"}, template=lasting, requirements=[on_demand, large])
     await world.deployment("web", 6, cpu="3")
     await world.until_running("web", 6)
