@@ -8,6 +8,7 @@ election again with a new identity and nothing remembered, as if it had been res
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -104,6 +105,7 @@ class _Process:
         self._config = config
         self._clock = clock
         self._metrics = MetricsRegistry(clock)
+        self._has_started = False
         self._log = logs.get_logger(controller="operator")
 
     async def run(self) -> None:
@@ -176,13 +178,14 @@ class _Process:
             raise StartRefused(f"provider {self._plugin.name}: {error}") from error
 
     async def _check(self, api: HttpApi, built: BuiltProvider) -> None:
-        for attempt in range(_CHECK_ATTEMPTS):
+        for attempt in itertools.count(1):
             try:
                 problem = version_problem(await api.server_version())
                 unserved = await unserved_kinds(api, needed_kinds(self._settings, built.provider.traits))
                 devices = await device_problem(api, self._settings)
             except (ApiError, OSError) as error:
-                if attempt == _CHECK_ATTEMPTS - 1:
+                # Only a start gives up: a server that was there before will come back.
+                if attempt == _CHECK_ATTEMPTS and not self._has_started:
                     raise StartRefused(f"the API server at {self._config.server} does not answer: {error}") from error
                 self._log.error("the cluster cannot be checked yet", error=error)
                 await asyncio.sleep(_CHECK_RETRY_S)
@@ -190,6 +193,7 @@ class _Process:
             problems = [*([problem] if problem else []), *unserved, *([devices] if devices else [])]
             if problems:
                 raise StartRefused("\n".join(problems))
+            self._has_started = True
             return
 
     def _note_lag(self, seconds: float) -> None:
