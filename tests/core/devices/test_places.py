@@ -18,6 +18,7 @@ from pykarpenter.api.pods import (
     PodResourceClaimStatus,
 )
 from pykarpenter.core.packing import WhatIfBase, what_if
+from pykarpenter.core.packing import devices as packing_devices
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Why
@@ -378,6 +379,17 @@ BAD_CLAIMS = {
     "long selector": claim("bad", request("gpu", 1, "(" * 3000 + "true" + ")" * 3000)),
     "empty selector": claim("bad", request("gpu", 1, "")),
 }
+
+
+@pytest.mark.promise("SCH-17.15")
+def test_claims_that_are_hard_everywhere_are_given_up_and_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing_devices, "MAX_TRIES_IN_ALL", 2_000)
+    hard = claim("hard", *(request(f"r{i}", 1) for i in range(7)), request("last", 1, "false"))
+    nodes = [make_node(f"n{i:02d}") for i in range(40)]
+    slices = [on_node(f"n{i:02d}", *(device(f"d{j:02d}", numa=j) for j in range(16))) for i in range(40)]
+    found = plan([user("p", "hard"), user("q", "c")], objects([hard, claim("c")], slices), nodes=nodes)
+    assert "given up after" in found.unschedulable["default/p"].text()
+    assert on_nodes(found) == {"n00": ["default/q"]}
 
 
 @pytest.mark.parametrize("name", sorted(BAD_CLAIMS))

@@ -67,7 +67,8 @@ class InUse:
     def amount(self, key: UsageKey) -> Amount:
         found = self._added.get(key, _NONE)
         for table in self._tables:
-            found += table.get(key, _NONE)
+            if key in table:
+                found = found + table[key] if found else table[key]
         return found - self._less[key] if key in self._less else found
 
     def take(self, usage: Mapping[UsageKey, Amount]) -> None:

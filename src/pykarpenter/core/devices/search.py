@@ -18,7 +18,9 @@ from pykarpenter.core.devices.pools import Amount, CounterId, Pool, PoolDevice, 
 from pykarpenter.core.devices.selectors import SelectorError
 
 # Devices tried before a machine is given up; a search of this size takes about a second.
-MAX_TRIES = 100_000
+MAX_TRIES = 20_000
+# Devices tried in vain for one set of claims, over all machines of a decision.
+MAX_TRIES_IN_ALL = 60_000
 
 # What is narrowed along the way: the planned machine, or nothing for one that exists.
 S = TypeVar("S")
@@ -108,7 +110,8 @@ class Search(Generic[S]):
         try:
             found = self._claim(0, state)
         except _OutOfEffort:
-            return f"the search for devices was given up after {self._limit} tries"
+            tries = f"{self._limit} tries" if self._limit > 0 else "too many tries on other machines"
+            return f"the search for devices was given up after {tries}"
         except SelectorError as error:
             return str(error)
         return (self._picks, found) if found is not None else self._reason
@@ -207,12 +210,14 @@ class Search(Generic[S]):
     ) -> Iterator[tuple[S, Bonds]] | str:
         """Every way to take the device, each already recorded when it is handed out; or why there is none."""
         self.tries += 1
-        if self.tries > self._limit:
+        if self.tries > max(self._limit, 0):
             raise _OutOfEffort
         device = candidate.device
         if device.tainted:
             return f"tainted with {device.tainted}, which is not supported"
-        wanted = {qualified(name, device.id.driver): amount for name, amount in option.capacity.items()}
+        wanted = option.capacity
+        if wanted:
+            wanted = {qualified(name, device.id.driver): amount for name, amount in wanted.items()}
         usage = charge(device, wanted, self._used, self._supply.counters)
         if isinstance(usage, str):
             return usage

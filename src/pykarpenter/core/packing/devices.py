@@ -18,7 +18,7 @@ from pykarpenter.core.devices.demand import ClaimDemand, DemandError, DemandRead
 from pykarpenter.core.devices.ledger import Granted, Holder, Ledger, in_use, is_leaving
 from pykarpenter.core.devices.placing import Term, labels_of
 from pykarpenter.core.devices.pools import PROMISED
-from pykarpenter.core.devices.search import Matcher, Pick, Search
+from pykarpenter.core.devices.search import MAX_TRIES, MAX_TRIES_IN_ALL, Matcher, Pick, S, Search
 from pykarpenter.core.interning import Bools, Ints
 from pykarpenter.core.packing.claims import ClaimTable
 from pykarpenter.core.packing.classes import PodClass
@@ -61,6 +61,8 @@ class DevicePlaces:
         self._reader = DemandReader(snapshot.devices, settings.label_rules)
         self._seated = False
         self._proposals: dict[int, _Proposal] = {}
+        # Tries of failed searches for the same claims.
+        self._spent: dict[tuple[int, ...], int] = {}
         # Questions answered with no, and why.
         self._hopeless: dict[tuple[object, ...], str] = {}
         self._drivers: dict[Holder, dict[int, frozenset[str]]] = {}
@@ -134,7 +136,8 @@ class DevicePlaces:
                 self.reason = self._hopeless[question]
                 return None
             used = self._ledger.used(holder, 0, self._supply.taken_early(index, self._ledger.fixed))
-            found = Search[bool](self._supply.of_node(index), used, self._matcher, _unchanged).run(wanted, True)
+            supply = self._supply.of_node(index)
+            found = self._run(Search[bool](supply, used, self._matcher, _unchanged, self._effort(wanted)), wanted, True)
             if isinstance(found, str):
                 self.reason = self._hopeless[question] = found
                 return None
@@ -143,6 +146,17 @@ class DevicePlaces:
 
     def place_on_node(self, index: int, cls: PodClass) -> None:
         self._commit(("node", index), self._proposals.pop(cls.index))
+
+    def _effort(self, wanted: list[ClaimDemand]) -> int:
+        """Tries for the next search: claims that are hard on every machine must not hold up other pods."""
+        return min(MAX_TRIES, MAX_TRIES_IN_ALL - self._spent.get(_signature(wanted), 0))
+
+    def _run(self, search: Search[S], wanted: list[ClaimDemand], state: S) -> tuple[list[Pick], S] | str:
+        found = search.run(wanted, state)
+        signature = _signature(wanted)
+        if isinstance(found, str):
+            self._spent[signature] = self._spent.get(signature, 0) + search.tries
+        return found
 
     # Machines being planned.
 
@@ -211,8 +225,9 @@ class DevicePlaces:
             if state is not kind and not (row_groups[state.surviving(used)] == group).any():
                 continue
             supply = self._supply.of_group(group)
-            search = Search[Kind](supply, self._ledger.used(holder, group), self._matcher, narrow)
-            found = search.run(wanted, state)
+            used_here = self._ledger.used(holder, group)
+            search = Search[Kind](supply, used_here, self._matcher, narrow, self._effort(wanted))
+            found = self._run(search, wanted, state)
             if isinstance(found, str):
                 reasons.append((bool(supply.candidates), search.progress, found))
             else:
