@@ -74,9 +74,10 @@ async def live(world: World) -> None:
     await world.api.patch(kinds.NODE_POOL, "default", wider)
 
     async def smaller() -> bool:
-        return not before & {claim.name for claim in await world.claims()}
+        return bool(before - {claim.name for claim in await world.claims()})
 
-    await world.until(smaller, 600, what="a cheaper machine took over")
+    await world.until(smaller, 600, what="a machine was given up")
+    await asyncio.sleep(120)
     await world.until_running("web", 1)
     guard = {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}, "metadata": {"name": "web"}}
     await world.api.create(kinds.PDB, guard, "default")
