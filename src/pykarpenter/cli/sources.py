@@ -44,6 +44,7 @@ DECISION_FLAGS = (
     "ignore-dra-requests",
     "legacy-node-repair",
     "min-saving",
+    "eviction-price",
     "protect-unparsable-do-not-disrupt",
 )
 
@@ -166,6 +167,7 @@ def _disruption(settings: Settings, types: Catalog, recording: Mapping[str, Any]
         protect_unparsable=settings.protect_unparsable_do_not_disrupt,
         min_values_policy=settings.min_values_policy,
         min_saving=settings.min_saving,
+        eviction_price=settings.eviction_price,
         reservation_id_label=RESERVATION_ID,
         label_rules=types.label_rules,
         repair=RepairRules(_policy(item) for item in policies) if repairs else None,

@@ -73,6 +73,7 @@ class Why(StrEnum):
     SPOT_TO_SPOT = "SpotToSpot"
     BALANCED_SCORE = "BalancedScore"
     MIN_SAVING = "MinSaving"
+    PAY_BACK = "DoesNotPayBack"
     STATIC_AT_LIMIT = "StaticAtNodeLimit"
     RESERVATION_FULL = "ReservationFull"
     # Repair.

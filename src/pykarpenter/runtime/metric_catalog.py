@@ -240,6 +240,9 @@ OWN = (
     ),
     _gauge("pykarpenter_plan_price_per_hour", "", "What the machines of the last plan with new machines cost, $/h"),
     _gauge("pykarpenter_plan_lower_bound_per_hour", "", "What no fleet for the same pods could undercut, $/h"),
+    _gauge(
+        "pykarpenter_fleet_optimality_gap", "", "How far the fleet's price is above its lower bound, as a share of it"
+    ),
     _gauge("pykarpenter_held_pods", "", "Pending pods for which nothing more is bought now"),
     _gauge("pykarpenter_orphan_instances", "", "Instances without a NodeClaim"),
     _counter("pykarpenter_absence_unconfirmed_total", "", "Absences that a second look did not confirm"),

@@ -85,7 +85,7 @@ OWN_SETTINGS: tuple[Setting, ...] = (
     _setting(
         "consolidation-replacements",
         "one",
-        "replacements of one consolidation: one or many",
+        "replacements of one consolidation: one, or many in `consolidate`",
         choice("one", "many"),
     ),
     _setting("min-saving", "0", "$/h below which consolidation does not act; 0 is off", price),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykarpenter.controllers.context import Context, Runnable
 from pykarpenter.controllers.disruption.back_off import PoolBackOff
+from pykarpenter.controllers.disruption.gap import FleetGap
 from pykarpenter.controllers.disruption.healing import SelfHeal
 from pykarpenter.controllers.disruption.live import LiveFacts
 from pykarpenter.controllers.disruption.loop import DisruptionLoop
@@ -30,7 +31,7 @@ def disruption_controllers(ctx: Context, simulations: SimulationSource | None = 
     settings = disruption_settings(ctx)
     loop = DisruptionLoop(ctx, settings, source, queue, starter, healing, reports, back_off)
     costs = PodDeletionCosts(ctx, settings)
-    return [loop, queue, costs, CostQueue(costs)]
+    return [loop, queue, costs, CostQueue(costs), FleetGap(ctx, settings, loop)]
 
 
 def disruption_settings(ctx: Context) -> DisruptionSettings:
@@ -47,6 +48,7 @@ def disruption_settings(ctx: Context) -> DisruptionSettings:
         protect_unparsable=settings.protect_unparsable_do_not_disrupt,
         min_values_policy=settings.min_values_policy,
         min_saving=settings.min_saving,
+        eviction_price=settings.eviction_price,
         reservation_id_label=traits.reservation_id_label,
         label_rules=traits.label_rules,
         managed_class_kinds=frozenset((kind.group, kind.kind) for kind in traits.node_classes),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pykarpenter.api import kinds
 from pykarpenter.controllers.context import Context
 from pykarpenter.controllers.disruption.back_off import PoolBackOff
 from pykarpenter.controllers.disruption.healing import SelfHeal
@@ -16,6 +17,7 @@ from pykarpenter.controllers.disruption.orchestration import Orchestration
 from pykarpenter.controllers.disruption.reports import Reports
 from pykarpenter.controllers.disruption.starting import Starter
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
+from pykarpenter.core.disruption.calm import HORIZON_S, workload_of
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
 from pykarpenter.core.disruption.decide import decide
@@ -56,6 +58,10 @@ class ChangeStamp:
             self._stamp += 1
         return float(self._stamp)
 
+    def peek(self, revision: int) -> float | None:
+        """The number given last; None when the cluster has changed since."""
+        return float(self._stamp) if revision == self._revision else None
+
 
 class DisruptionLoop:
     def __init__(
@@ -81,6 +87,8 @@ class DisruptionLoop:
         self._stamp = ChangeStamp()
         self._nothing_at: dict[str, float] = {}
         self._unseen: tuple[str, ...] = ()
+        # When each workload was last displaced by a command of ours; a restart forgets it.
+        self._displaced_at: dict[str, float] = {}
         self.waiting: Waiting | None = None
         # Dry run: what was reported last, so that the same finding is not repeated each pass.
         self._reported: dict[str, float] = {}
@@ -125,6 +133,7 @@ class DisruptionLoop:
             nothing_at=dict(self._nothing_at),
             unseen_pools=self._unseen,
             back_off_until=self._back_off.until(),
+            displaced_at=dict(self._displaced_at),
         )
         return World(snapshot, self._settings, memory)
 
@@ -179,7 +188,28 @@ class DisruptionLoop:
         if self._ctx.settings.dry_run:
             self._report_once(command)
             return False
-        return await self._starter.start(command)
+        workloads = self._workloads(command)
+        started = await self._starter.start(command)
+        if started:
+            self._note_displaced(workloads)
+        return started
+
+    def _workloads(self, command: Command) -> list[str]:
+        cache = self._ctx.caches.of(kinds.POD)
+        pods = (cache.get(key) for target in command.targets for key in sorted(target.pods))
+        return [workload_of(pod) for pod in pods if pod is not None]
+
+    def _note_displaced(self, workloads: list[str]) -> None:
+        now = self._ctx.clock.now()
+        self._displaced_at = {name: at for name, at in self._displaced_at.items() if now - at < HORIZON_S}
+        self._displaced_at.update(dict.fromkeys(workloads, now))
+
+    @property
+    def quiet(self) -> bool:
+        """Whether consolidation looked at the fleet as it is and found nothing to do."""
+        stamp = self._stamp.peek(self._ctx.state.consolidation_revision)
+        found_nothing = [self._nothing_at.get(method) for method in (Method.MULTI_NODE, Method.SINGLE_NODE)]
+        return self.waiting is None and stamp is not None and all(at == stamp for at in found_nothing)
 
     def _report_once(self, command: Command) -> None:
         now = self._ctx.clock.now()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pykarpenter.api import labels
 from pykarpenter.core.disruption.blockers import Blocker, Notice
+from pykarpenter.core.disruption.calm import not_worth_it
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, Decision, Method, Reason, command_id
 from pykarpenter.core.disruption.holds import back_off_blocker
@@ -52,7 +53,7 @@ def propose(
     if paid is None:
         return Blocker(Why.PRICE_UNKNOWN, "the price of a candidate is unknown, so no saving can be shown")
     if not outcome.claims:
-        return _worth_it(world, Proposal(_command(world, candidates, method, outcome, (), paid)))
+        return not_worth_it(world, candidates, paid) or Proposal(_command(world, candidates, method, outcome, (), paid))
     if len(outcome.claims) > 1:
         message = f"can't remove without creating {len(outcome.claims)} candidates"
         return Blocker(Why.TOO_MANY_REPLACEMENTS, message, price_now=paid)
@@ -64,7 +65,8 @@ def propose(
         return priced
     claim, options = priced
     saving = paid - options[0].best
-    return _worth_it(world, Proposal(_command(world, candidates, method, outcome, (claim,), saving), tuple(options)))
+    command = _command(world, candidates, method, outcome, (claim,), saving)
+    return not_worth_it(world, candidates, saving) or Proposal(command, tuple(options))
 
 
 def price_of(candidates: Sequence[Candidate]) -> float | None:
@@ -173,14 +175,6 @@ def without_same_type(world: World, candidates: Sequence[Candidate], proposal: P
 
 def replace_claim(command: Command, claim: PlannedClaim, saving: float) -> Command:
     return dataclasses.replace(command, replacements=(claim,), saving=saving)
-
-
-def _worth_it(world: World, proposal: Proposal) -> Proposal | Blocker:
-    minimum, saving = world.settings.min_saving, proposal.command.saving or 0.0
-    if minimum > 0 and saving < minimum:
-        message = f"the saving of ${saving:.4f}/h is below the minimum of ${minimum:.4f}/h"
-        return Blocker(Why.MIN_SAVING, message, price_now=proposal.command.price_now)
-    return proposal
 
 
 def _command(

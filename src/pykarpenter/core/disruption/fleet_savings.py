@@ -16,6 +16,7 @@ import numpy as np
 from pykarpenter.core.cover.problem import Ints
 from pykarpenter.core.disruption import multi_node, single_node
 from pykarpenter.core.disruption.blockers import Blocker
+from pykarpenter.core.disruption.calm import HORIZON_S
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, DisruptionClass, Method
 from pykarpenter.core.disruption.consolidation import price_of, propose, without_same_type
@@ -28,8 +29,6 @@ from pykarpenter.core.packing.lower_bound import HAS_SOLVER
 from pykarpenter.core.packing.what_if import WhatIfBase
 from pykarpenter.core.plans import PlannedClaim
 
-# What an eviction costs is its price in $/h over this long.
-HORIZON_H = 24.0
 TRIALS = Trials(per_price=60, rounds=2)
 # Machines looked at one by one beside the planner's sets, and points of the front whose sets are tried.
 _MOST_SINGLES = 500
@@ -47,7 +46,7 @@ class Saving:
 
     def pay_back_hours(self, eviction_price: float) -> float:
         """Hours until the saving has covered the evictions, each worth its price over the horizon."""
-        return self.displaced * eviction_price * HORIZON_H / self.saving if self.saving > 0 else math.inf
+        return self.displaced * eviction_price * (HORIZON_S / 3600) / self.saving if self.saving > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +128,23 @@ def _compatible(world: World, simulation: Simulation, should_stop: Callable[[], 
     several = multi_node.run(world, simulation, should_stop)
     found = several.commands or single_node.run(world, simulation, should_stop).commands
     return found[0] if found else None
+
+
+def fleet_bound(world: World, base: WhatIfBase) -> tuple[float, float] | None:
+    """What the managed fleet costs and a quick lower bound for the same pods, in $/h; None when it cannot be said."""
+    candidates = removable(world)
+    prices = [world.price(view) for view in world.nodes if view.managed]
+    if not HAS_SOLVER or not candidates or None in prices:
+        return None
+    from pykarpenter.core.cover.bound import resource_bound
+
+    view = fleet_view(base, [Movable(c.name, c.price or 0.0, c.pods) for c in candidates], world.settling)
+    if view is None:
+        return None
+    price_now = math.fsum(price for price in prices if price is not None)
+    fixed = price_now - math.fsum(candidate.price or 0.0 for candidate in candidates)
+    spare = view.problem.node_free[~view.problem.node_removable].sum(axis=0)
+    return price_now, fixed + resource_bound(view.problem.kinds, spare)[0]
 
 
 def _planned(

@@ -31,6 +31,8 @@ class DisruptionSettings:
     protect_unparsable: bool = False
     min_values_policy: str = "Strict"
     min_saving: float = 0.0
+    # $/h that a displaced pod weighs against a saving; 0 asks for no pay-back.
+    eviction_price: float = 0.0
     reservation_id_label: str = ""
     label_rules: LabelRules = field(default_factory=lambda: DEFAULT_RULES)
     # None accepts every class: files and tests need not name their provider's.
@@ -50,6 +52,8 @@ class Memory:
     unseen_pools: tuple[str, ...] = ()
     # Pools whose last replacement failed, with the time from which they are tried again.
     back_off_until: Mapping[str, float] = field(default_factory=dict)
+    # When a workload was last displaced by a command, by `calm.workload_of`.
+    displaced_at: Mapping[str, float] = field(default_factory=dict)
 
 
 StopFactory = Callable[[float], Callable[[], bool]]
