@@ -10,7 +10,10 @@ import random
 from collections.abc import Callable, Sequence
 
 from pykarpenter.cloud.provider import CloudProvider
-from pykarpenter.controllers.operator import LeaseLost, Operator
+from pykarpenter.controllers.context import Context, Runnable
+from pykarpenter.controllers.disruption.assembly import disruption_controllers
+from pykarpenter.controllers.disruption.orchestration import Orchestration
+from pykarpenter.controllers.operator import FACTORIES, LeaseLost, Operator
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.settings import Settings
@@ -54,6 +57,7 @@ class OperatorProcess:
         self._make_client = make_client or cluster.client
         self._task: asyncio.Task[None] | None = None
         self._plug = _Unplugged()
+        self._orchestration: Orchestration | None = None
         self.operator: Operator | None = None
         self.starts = 0
         # What a process died of other than being killed or losing its lease.
@@ -81,9 +85,22 @@ class OperatorProcess:
             self._settings,
             identity=identity,
             chance=random.Random(f"{self._cluster.options.seed}/{identity}").random,
+            factories=[self._with_orchestration if f is disruption_controllers else f for f in FACTORIES],
         )
         self._task = asyncio.get_running_loop().create_task(self._supervised(self.operator), name=identity)
         return self.operator
+
+    def decision_of(self, claim: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """The claims that go together with this one, and those launched to replace them."""
+        running = self._orchestration.running_for(claim) if self._orchestration is not None else None
+        if running is None:
+            return None
+        return tuple(target.claim for target in running.command.targets), running.replacements
+
+    def _with_orchestration(self, context: Context) -> list[Runnable]:
+        controllers = disruption_controllers(context)
+        self._orchestration = next((c for c in controllers if isinstance(c, Orchestration)), None)
+        return controllers
 
     def crash(self) -> None:
         """kill -9: what is in flight is lost, the lease is not released."""

@@ -84,6 +84,13 @@ class Orchestration:
     def commands(self) -> list[Command]:
         return [running.command for running in self._running.values()]
 
+    def running_for(self, claim: str) -> Running | None:
+        """The command that takes this claim, while it is on its way."""
+        for running in self._running.values():
+            if any(target.claim == claim for target in running.command.targets):
+                return running
+        return None
+
     def add(self, running: Running) -> None:
         self._running[running.command.id] = running
         self._waited_for.update(dict.fromkeys(running.replacements, running.command.id))

@@ -7,6 +7,7 @@ claim as the server has it now, so that a pass goes on from facts and not from h
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pykarpenter.api import labels
@@ -18,6 +19,7 @@ from pykarpenter.core.conditions import Finding
 from pykarpenter.core.lifecycle import termination_mode
 from pykarpenter.kube.contract import DeleteOptions, Preconditions
 from pykarpenter.kube.errors import NotFound
+from pykarpenter.runtime.redaction import redact_text
 
 
 class ClaimWriter:
@@ -38,7 +40,9 @@ class ClaimWriter:
         if not findings and not gone and not fields:
             return claim
         now = self._ctx.clock.now()
-        after = conditions.NODE_CLAIM.apply(before, claim.metadata, now, *findings, clear=gone)
+        # Errors of clouds are quoted in conditions, and some carry what was sent with the request (S14).
+        shown = [replace(finding, message=redact_text(finding.message)) for finding in findings]
+        after = conditions.NODE_CLAIM.apply(before, claim.metadata, now, *shown, clear=gone)
         if after == before and not fields:
             return claim
         body = {

@@ -177,6 +177,9 @@ class SimCloud:
         self.ledger.interrupted += 1
         self._spawn(self._reclaim(instance), f"reclaim:{instance_id}")
 
+    def is_interrupted(self, instance_id: str) -> bool:
+        return instance_id in self._interruptions
+
     def lose(self, instance_id: str) -> None:
         """End a machine at once and without a word, as broken hardware does."""
         instance = self.instances[instance_id]

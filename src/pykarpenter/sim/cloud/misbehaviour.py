@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 
 from pykarpenter.cloud.errors import CloudError
 
+# Libraries have been seen to put the headers of a request into their errors; nobody may publish them (S14).
+CANARY = "canary0123456789abcdef"
+_HEADERS = f"(request headers: Authorization: Bearer {CANARY})"
+
 
 class Throttled(CloudError):
     """The cloud asks to slow down; nothing is known about capacity."""
@@ -19,7 +23,7 @@ class Denied(CloudError):
     """The cloud refuses the action to these credentials."""
 
     def __init__(self, action: str) -> None:
-        super().__init__(f"not authorized to perform {action}; grant it to the controller's role")
+        super().__init__(f"not authorized to perform {action}; grant it to the controller's role {_HEADERS}")
         self.action = action
 
 
@@ -59,7 +63,7 @@ class Misbehaviour:
             self.fired["denied"] += 1
             raise Denied(action)
         if self.take("throttle"):
-            raise Throttled(f"{action}: request limit exceeded")
+            raise Throttled(f"{action}: request limit exceeded {_HEADERS}")
 
     def calm(self) -> None:
         """Stop misbehaving; what has fired stays counted."""

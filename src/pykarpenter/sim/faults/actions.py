@@ -98,6 +98,13 @@ async def scale(world: World, name: str, to: int) -> None:
         await world.user.patch(kinds.DEPLOYMENT, name, {"spec": {"replicas": to}}, "default")
 
 
+async def roll_out(world: World, pool: str, generation: str) -> None:
+    """The pool's template changes: its machines are out of date."""
+    body = {"spec": {"template": {"metadata": {"labels": {"example.com/generation": generation}}}}}
+    with suppress(ApiError):
+        await world.user.patch(kinds.NODE_POOL, pool, body)
+
+
 async def delete_pod(world: World, which: int) -> None:
     pods = [p for p in world.all(kinds.POD) if p.spec.node_name and not p.is_deleting]
     if pods:
@@ -342,6 +349,7 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "deploy": deploy,
     "job": job,
     "scale": scale,
+    "roll_out": roll_out,
     "delete_pod": delete_pod,
     "delete_claim": delete_claim,
     "lose_machine": lose_machine,

@@ -20,7 +20,7 @@ from pykarpenter.runtime.clock import Clock, LoopClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.api import Middleware
-from pykarpenter.sim.checkers import Report, SafetyCheckers, Violation, check_liveness
+from pykarpenter.sim.checkers import DecisionCheckers, Report, SafetyCheckers, Violation, check_liveness
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
@@ -111,6 +111,7 @@ async def _run(story: Story, settings: Settings, make_provider: MakeProvider) ->
         report = Report()
         checkers = SafetyCheckers(cluster, journal, report)
         checkers.require_lease(*LEASE)
+        decisions = DecisionCheckers(cluster, journal, report, lambda claim: world.process.decision_of(claim))
         faults = ApiFaults()
 
         def make_client(name: str, middleware: Sequence[Middleware]) -> KubeApi:
@@ -123,7 +124,7 @@ async def _run(story: Story, settings: Settings, make_provider: MakeProvider) ->
             cluster,
             settings,
             clock=process_clock,
-            middleware=[faults, checkers],
+            middleware=[faults, checkers, decisions],
             make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
             make_client=make_client,
         )
