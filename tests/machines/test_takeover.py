@@ -208,6 +208,20 @@ def test_release_refuses_while_a_controller_leads() -> None:
 
 
 @pytest.mark.promise("API-3.8.1")
+def test_release_finds_the_lease_wherever_the_controller_was_installed() -> None:
+    """Nobody has to know the namespace for the command to be safe."""
+
+    async def tell(world: World) -> None:
+        await lead(world, held=True)
+        with pytest.raises(StillLed, match="lease kube-system/lead is held by host_1"):
+            await release(world.api, world.clock, lease_name="lead", lease_namespace="")
+        elsewhere = await release(world.api, world.clock, lease_name="lead", lease_namespace="default")
+        assert elsewhere.released == []
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.8.1")
 def test_release_does_not_abandon_what_is_being_deleted() -> None:
     """A deleting claim without its finalizer would leave its machine to nobody."""
 

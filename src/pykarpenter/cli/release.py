@@ -19,7 +19,10 @@ from pykarpenter.runtime.clock import SystemClock
     "--leader-election-name", default="karpenter-leader-election", envvar="LEADER_ELECTION_NAME", show_default=True
 )
 @click.option(
-    "--leader-election-namespace", default="kube-system", envvar="LEADER_ELECTION_NAMESPACE", show_default=True
+    "--leader-election-namespace",
+    default="",
+    envvar="LEADER_ELECTION_NAMESPACE",
+    help="Where the Lease is looked for.  [default: every namespace]",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be let go.")
 def command(kubeconfig: str, leader_election_name: str, leader_election_namespace: str, dry_run: bool) -> None:

@@ -16,7 +16,7 @@ from pykarpenter.api import kinds, labels
 from pykarpenter.api.kinds import Kind
 from pykarpenter.api.meta import Object, OwnerReference
 from pykarpenter.api.timestamps import parse_optional_timestamp
-from pykarpenter.kube.contract import KubeApi, list_all
+from pykarpenter.kube.contract import KubeApi, Selection, list_all
 from pykarpenter.kube.errors import Conflict, NotFound
 from pykarpenter.runtime.clock import Clock
 
@@ -50,17 +50,14 @@ async def release(
 
 
 async def _check_lease(api: KubeApi, clock: Clock, name: str, namespace: str) -> None:
-    try:
-        lease = await api.get(kinds.LEASE, name, namespace)
-    except NotFound:
-        return
-    renewed = parse_optional_timestamp(lease.spec.renew_time)
-    if not lease.spec.holder_identity or renewed is None:
-        return
-    if clock.now() < renewed + (lease.spec.lease_duration_seconds or 0):
-        raise StillLed(
-            f"lease {namespace}/{name} is held by {lease.spec.holder_identity}: stop the controller, then try again"
-        )
+    """Without a namespace the lease is looked for in all of them: it lives where the controller was installed."""
+    for lease in await list_all(api, kinds.LEASE, Selection(namespace=namespace)):
+        renewed = parse_optional_timestamp(lease.spec.renew_time)
+        if lease.name != name or not lease.spec.holder_identity or renewed is None:
+            continue
+        if clock.now() < renewed + (lease.spec.lease_duration_seconds or 0):
+            holder = lease.spec.holder_identity
+            raise StillLed(f"lease {lease.key} is held by {holder}: stop the controller, then try again")
 
 
 async def _release(

@@ -26,11 +26,15 @@ class PlanReporter:
         self._ctx = ctx
         self._times = times
         self._zones_shown: tuple[str, ...] = ()
+        self._pods_found: tuple[str, ...] = ()
         self._log = get_logger(controller=CONTROLLER)
 
     def found(self, pods: Sequence[Pod], plan_id: str, duration_s: float) -> None:
-        names = [pod.key for pod in pods]
-        self._log.info(
+        """Said once for the same pods: those that nothing can be bought for come back with every pass."""
+        names = tuple(pod.key for pod in pods)
+        say = self._log.debug if names == self._pods_found else self._log.info
+        self._pods_found = names
+        say(
             "found provisionable pod(s)",
             Pods=shortened(names),
             pods=len(names),
