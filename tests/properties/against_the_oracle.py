@@ -17,12 +17,13 @@ from functools import cache
 
 import msgspec
 
+from pykarpenter.api import labels
 from pykarpenter.core.packing import pack
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.conversion import as_launch_plan
 from tests.reference.generator import Case, generate
-from tests.reference.packer import ALL_TIES, pack_reference
+from tests.reference.packer import ALL_TIES, NO_DEVICES, NO_VOLUME, pack_reference
 from tests.reference.validator import validate
 
 
@@ -32,6 +33,8 @@ class Answer:
 
     case: Case
     placed: frozenset[str]
+    # Pods that may be tried: part of the batch, valid, with volumes and devices that can be had.
+    tried: frozenset[str]
     is_legal: bool
 
 
@@ -40,7 +43,9 @@ def reference(seed: int) -> Answer:
     case = generate(seed)
     plan = pack_reference(case.snapshot, case.settings)
     problems = validate(case.snapshot, case.settings, as_launch_plan(case.snapshot, plan))
-    return Answer(case, frozenset(plan.placed), not problems)
+    failed = {key for key, text in plan.failed.items() if text not in (NO_DEVICES, NO_VOLUME)}
+    tried = frozenset({*plan.placed, *failed, *plan.deferred})
+    return Answer(case, frozenset(plan.placed), tried, not problems)
 
 
 def problems(seed: int) -> list[str]:
@@ -49,7 +54,8 @@ def problems(seed: int) -> list[str]:
     case = answer.case
     plan = pack(case.snapshot, case.settings)
     found = validate(case.snapshot, case.settings, plan) if answer.is_legal else []
-    return [*found, *_left_out(answer, placed_by(plan))]
+    found += [f"tried: {key} should not have been" for key in sorted(placed_by(plan) - answer.tried)]
+    return [*found, *_left_out(answer, placed_by(plan)), *_founders(answer, plan)]
 
 
 def unsteady(seed: int) -> list[str]:
@@ -115,6 +121,38 @@ def _short_of(case: Case, wanted: frozenset[str], placed: frozenset[str]) -> lis
     needed, got = (Counter(workloads[key] for key in keys) for keys in (wanted, placed))
     short = sorted(key for key in missing if got[workloads[key]] < needed[workloads[key]])
     return [f"placed: the plain packer has a place for {short}"] if short else []
+
+
+def _founders(answer: Answer, plan: LaunchPlan) -> list[str]:
+    """A pod without rules about others gets the machine that it would get alone: the pool's order, its preferences."""
+    case = answer.case
+    snapshot = case.snapshot
+    scarce = "reserved" in case.features or any(pool.spec.limits for pool in snapshot.node_pools)
+    if case.features & {"pod-anti-affinity", "bound-anti-affinity", "default-spread"}:
+        return []
+    pods = {pod.key: pod for pod in snapshot.pods}
+    found = []
+    for claim in plan.claims:
+        pod = pods.get(claim.pods[0])
+        affinity = pod.spec.affinity if pod is not None else None
+        if pod is None or pod.spec.topology_spread_constraints:
+            continue
+        if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+            continue
+        alone = replace(snapshot, pods=(pod,), nodes=(), buffer_pods=())
+        claims = pack_reference(alone, case.settings).claims
+        if not claims:
+            found.append(f"founders: {pod.key} opened a machine, alone it gets none")
+        if not claims or scarce:
+            continue
+        expected = claims[0]
+        if expected.node_pool != claim.node_pool:
+            found.append(f"founders: {pod.key} opened {claim.node_pool}, alone it opens {expected.node_pool}")
+        wanted = expected.requirements.get_or_exists(labels.ZONE)
+        zones = [value for item in claim.requirements if item.key == labels.ZONE for value in item.values]
+        if not wanted.complement and not all(wanted.allows(zone) for zone in zones):
+            found.append(f"founders: {pod.key} opened a machine in {zones}, alone in {sorted(wanted.values)}")
+    return found
 
 
 def _workloads(snapshot: ClusterSnapshot) -> dict[str, tuple[str, bytes]]:

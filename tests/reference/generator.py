@@ -300,6 +300,10 @@ class Generator:
             spec["affinity"] = {
                 "podAntiAffinity": _required_terms([_term(labels.HOSTNAME, {"app": self.random.choice("abc")})])
             }
+        # A draw of its own, so that older seeds keep their clusters.
+        if number == 0 and random.Random(f"{self.seed}-{node_index}").random() < 0.2:
+            self.features.add("bound-host-port")
+            spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080}]
         meta: dict[str, Any] = {
             "name": f"bound-{node_index}-{number}",
             "namespace": self.random.choice(["apps", "jobs"]),

@@ -20,6 +20,9 @@ from tests.reference import demand, selection, supply, topology, volumes
 from tests.reference.defaults import with_default_spread
 from tests.reference.supply import Claim, Existing, Template
 
+NO_DEVICES = "dynamic resources are not supported"
+NO_VOLUME = "volume lookup failed"
+
 
 @dataclass
 class ReferenceClaim:
@@ -227,9 +230,9 @@ def _run(world: World, pods: list[Pod], plan: ReferencePlan) -> None:
 def _place(world: World, pod: Pod) -> None:
     """Try, relax, try again; raises Refused or Deferred."""
     if pod.spec.resource_claims and world.settings.ignore_dra_requests:
-        raise Refused("dynamic resources are not supported")
+        raise Refused(NO_DEVICES)
     if volumes.bound_volume_lost(pod, world.snapshot):
-        raise Refused("volume lookup failed")
+        raise Refused(NO_VOLUME)
     attempt: Pod | None = demand.without_preferences(pod) if world.settings.preference_policy == "Ignore" else pod
     prefer = any(t.effect == "PreferNoSchedule" for x in (*world.templates, *world.targets) for t in x.taints)
     last = Refused("nothing tried")

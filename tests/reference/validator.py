@@ -255,10 +255,19 @@ def _check_existing(
     if conflicting_ports([pod_host_ports(p) for p in (*view.pods, *mine)]):
         report.add("ports", f"{view.name}: host ports collide")
     total = resources.total(resources.pod_requests(p) for p in (*view.pods, *mine))
-    if not resources.fits(total, view.allocatable):
+    if not resources.fits(resources.add(total, _daemons_to_come(snapshot, view, values)), view.allocatable):
         report.add("resources", f"{view.name}: more than it has")
     _check_attachments(snapshot, view, mine, report)
     return existing_machine(view, mine)
+
+
+def _daemons_to_come(snapshot: ClusterSnapshot, view: NodeView, values: Mapping[str, set[str]]) -> resources.Resources:
+    """What DaemonSets will still ask of a node beyond what their pods there have already."""
+    wanted = resources.total(resources.pod_requests(p) for p in _daemons_on(snapshot, view.taints, values))
+    there = resources.total(
+        resources.pod_requests(p) for p in view.pods if any(o.kind == "DaemonSet" for o in p.metadata.owner_references)
+    )
+    return {name: max(amount - there.get(name, 0), 0) for name, amount in wanted.items()}
 
 
 def _check_attachments(snapshot: ClusterSnapshot, view: NodeView, mine: list[Pod], report: Report) -> None:
