@@ -8,7 +8,7 @@ from pykarpenter.api.duration import parse_nillable_duration
 from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodepool import NodeClaim, NodePool
 from pykarpenter.api.timestamps import parse_optional_timestamp
-from pykarpenter.core.lifecycle import INITIALIZED, condition_since
+from pykarpenter.core.lifecycle import CONSOLIDATABLE, INITIALIZED, condition_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +32,7 @@ def quiet(claim: NodeClaim, pool: NodePool, now: float) -> Quiet:
         return Quiet(False)
     left = since + after - now
     return Quiet(True) if left <= 0 else Quiet(False, left)
+
+
+def is_consolidatable(claim: NodeClaim) -> bool:
+    return condition_status(claim.status.conditions, CONSOLIDATABLE) == "True"

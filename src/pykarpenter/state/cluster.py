@@ -17,6 +17,7 @@ from pykarpenter.api.kinds import Kind
 from pykarpenter.api.nodepool import NodeClaim, NodePool
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
+from pykarpenter.core.consolidatable import is_consolidatable
 from pykarpenter.core.instance_types import InstanceType
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.resources import Resources, fits, pod_requests, subtract, total
@@ -139,6 +140,9 @@ class ClusterState:
             return
         self.ledger.release(new.name)
         self._machines.put_claim(new)
+        if old is not None and is_consolidatable(new) and not is_consolidatable(old):
+            # Its pause is over, as a candidate and as a destination: what was refused because of it may go now.
+            self.consolidation_revision += 1
         if new.is_deleting:
             self._forget_claim_expectations(new.name)
 
