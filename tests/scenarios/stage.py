@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pykarpenter.api import kinds, labels
-from pykarpenter.api.meta import ObjectMeta, Wire
+from pykarpenter.api.meta import ObjectMeta, Wire, condition_status
 from pykarpenter.api.nodes import EventSource, ObjectReference
 from pykarpenter.kube.contract import Json, KubeApi, Selection, list_all
 from pykarpenter.kube.errors import NotFound
@@ -95,6 +95,13 @@ class Stage:
             spec["weight"] = weight
         body = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": self.name + suffix}}
         await self.api.create(kinds.NODE_POOL, {**body, "spec": spec})
+
+        async def ready() -> bool:
+            pool = await self.api.get(kinds.NODE_POOL, self.name + suffix)
+            return condition_status(pool.status.conditions, "Ready") == "True"
+
+        # How soon a pool is Ready is a matter of load; pods that come before it hear so, which is no difference.
+        await self.until(ready)
 
     def template(self, app: str, cpu: str, **spec: Any) -> Json:
         """A pod template that only this scenario's nodes satisfy."""
