@@ -7,6 +7,7 @@ an event loop of its own in a thread and streams both ways, so watches work thro
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import ssl
 import threading
@@ -59,6 +60,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=30)
         self._loop.close()
+        gc.collect()
 
     def kubeconfig(self, original: Path, path: Path) -> Path:
         """The same user on the same cluster, through this proxy."""
@@ -70,7 +72,8 @@ class Proxy:
     async def _start(self) -> None:
         tls = ssl.create_default_context(cafile=str(self._ca))
         self._client = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls, limit=0), timeout=aiohttp.ClientTimeout(total=None)
+            connector=aiohttp.TCPConnector(ssl=tls, limit=0, force_close=True),
+            timeout=aiohttp.ClientTimeout(total=None),
         )
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._pass_on)
@@ -81,6 +84,9 @@ class Proxy:
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._client.close()
+        # TLS connections close in steps of the loop: stopping it at once would leave their sockets to the collector,
+        # which complains in whatever test runs then.
+        await asyncio.sleep(1.0)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         if self.refuse(request.method, request.path_qs):
