@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from pykarpenter.runtime.virtual_loop import DEFAULT_START, VirtualDeadlock, run_virtual, running_clock
+from pykarpenter.runtime.virtual_loop import DEFAULT_START, PROCESS, VirtualDeadlock, run_virtual, running_clock
 
 
 def test_a_day_passes_at_once_and_exactly():
@@ -87,3 +87,34 @@ def test_the_start_can_be_chosen_and_wall_time_skewed_without_touching_monotonic
         assert clock.monotonic() == before
 
     run_virtual(main(), start=1000.0)
+
+
+def test_a_frozen_process_stands_still_while_others_go_on():
+    """A paused process (F20) must wake up late, with all its timers due at once, and not have run meanwhile."""
+
+    async def tick(name, seen, bell):
+        PROCESS.set(name)
+        loop = asyncio.get_running_loop()
+        for _ in range(6):
+            await asyncio.sleep(1)
+            seen.append((name, loop.time()))
+        await bell.wait()
+        seen.append((f"{name} rung", loop.time()))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        seen, bell = [], asyncio.Event()
+        tasks = [loop.create_task(tick(name, seen, bell)) for name in ("one", "two")]
+        await asyncio.sleep(2.5)
+        loop.freeze("one")
+        await asyncio.sleep(7.5)
+        bell.set()
+        await asyncio.sleep(10)
+        loop.thaw("one")
+        await asyncio.gather(*tasks)
+        return seen
+
+    seen = run_virtual(main())
+    assert [at for name, at in seen if name == "one"] == [1, 2, 20, 21, 22, 23]
+    assert [at for name, at in seen if name == "two"] == [1, 2, 3, 4, 5, 6]
+    assert [item for item in seen if "rung" in item[0]] == [("two rung", 10), ("one rung", 23)]

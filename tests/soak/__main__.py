@@ -20,8 +20,8 @@ from pykarpenter.sim.faults.world import Outcome, run_story
 from tests.soak.bursts import run_burst
 
 OUT = Path("out/soak")
-# Faults that must be seen in a run of at least this many seeds.
-REQUIRED = ("F2", "F3", "F4", "F6", "F7", "F15", "F16", "F22", "F23", "F24")
+# In a run of at least this many seeds every fault must be seen. F10 and F38 have runs of their own.
+REQUIRED = tuple(fault for fault in FAULTS if fault != "F10")
 ENOUGH_SEEDS = 150
 
 

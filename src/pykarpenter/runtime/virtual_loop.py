@@ -8,9 +8,11 @@ timer is set and no thread is working, the program waits for something that cann
 from __future__ import annotations
 
 import asyncio
+import heapq
 import selectors
 import weakref
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from pykarpenter.runtime.clock import LoopClock
@@ -19,6 +21,9 @@ T = TypeVar("T")
 
 # 2026-01-01T00:00:00Z, the wall time at which virtual worlds begin unless told otherwise.
 DEFAULT_START = 1_767_225_600.0
+
+# Which simulated process a task belongs to; tasks inherit it from the one that starts them.
+PROCESS: ContextVar[str] = ContextVar("process", default="")
 
 # The loop's own wake-up socket; anything beyond it is the program's.
 _OWN_DESCRIPTORS = 1
@@ -61,6 +66,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._task_number = 0
         # By creation number, so that tasks can be walked in an order that does not follow addresses.
         self._tasks_by_number: weakref.WeakValueDictionary[int, asyncio.Task[Any]] = weakref.WeakValueDictionary()
+        # What frozen processes would have done, by process.
+        self._frozen: dict[str, list[asyncio.Handle]] = {}
         super().__init__(selector)
         self.clock = LoopClock(start, self)
 
@@ -79,9 +86,43 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             raise VirtualDeadlock(f"nothing can wake {len(stuck)} waiting task(s): {', '.join(stuck[:20])}")
         self._virtual_now = max(self._virtual_now, timers[0].when())
 
-    def block(self, seconds: float) -> None:
-        """Let time pass as code that does not give way would: every timer due meanwhile is late."""
-        self._virtual_now += seconds
+    def freeze(self, process: str) -> None:
+        """Stop everything that belongs to a process, as SIGSTOP does: time goes on, and its timers will be late."""
+        held = self._frozen.setdefault(process, [])
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        for timer in [t for t in timers if _process_of(t) == process and not t.cancelled()]:
+            timers.remove(timer)
+            timer._scheduled = False  # type: ignore[attr-defined]
+            held.append(timer)
+        heapq.heapify(timers)
+
+    def thaw(self, process: str) -> None:
+        """Let it go on where it stood; nothing happens when it is not frozen."""
+        for handle in self._frozen.pop(process, []):
+            if handle.cancelled():
+                continue
+            if isinstance(handle, asyncio.TimerHandle):
+                handle._scheduled = True  # type: ignore[attr-defined]
+                heapq.heappush(self._scheduled, handle)  # type: ignore[attr-defined]
+            else:
+                self._ready.append(handle)  # type: ignore[attr-defined]
+
+    def thaw_all(self) -> None:
+        for process in list(self._frozen):
+            self.thaw(process)
+
+    def _run_once(self) -> None:
+        if self._frozen:
+            self._set_aside()
+        super()._run_once()  # type: ignore[misc]
+
+    def _set_aside(self) -> None:
+        """What is ready in a frozen process waits there: others may have woken it since the last look."""
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            held = self._frozen.get(_process_of(handle))
+            (ready if held is None else held).append(handle)
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
         self._task_number += 1
@@ -114,11 +155,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def cancel_all(self) -> None:
         """Cancel what is left, oldest first, and let it clean up."""
+        self.thaw_all()
         left = [task for task in self.tasks_in_order() if not task.done()]
         for task in left:
             task.cancel()
         if left:
             self.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+
+def _process_of(handle: asyncio.Handle) -> str:
+    context = handle._context  # type: ignore[attr-defined]
+    return str(context.get(PROCESS, ""))
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, start: float = DEFAULT_START) -> T:

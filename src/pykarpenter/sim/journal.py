@@ -5,6 +5,7 @@ Listens to the store itself, so each write is told to the listeners before the n
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import msgspec
 from pykarpenter.sim.store import Resource, Store
 from pykarpenter.sim.store.entries import Entry
 from pykarpenter.sim.store.watches import Watch
+
+_TIMES_KEPT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class Journal:
         self._followed: dict[tuple[str, str], Watch] = {}
         self._listeners: list[Listener] = []
         self.count = 0
+        # When each version was written, by the event loop's time.
+        self._times: dict[str, float] = {}
         # With `keep_lines`, one short line for each write, to see where two runs part.
         self.lines: list[str] | None = [] if keep_lines else None
         self.follow()
@@ -61,6 +66,10 @@ class Journal:
             watch.on_ready = lambda watch=watch, resource=resource: self._read(watch, resource)
             self._read(watch, resource)
 
+    def written_at(self, version: str) -> float:
+        """The loop's time at which a version came about; long ago when it was before this journal."""
+        return self._times.get(version, float("-inf"))
+
     def digest(self) -> str:
         """A hash over every write so far: equal histories, equal hashes."""
         return self._digest.hexdigest()
@@ -75,6 +84,9 @@ class Journal:
                 continue
             written = Written(event.type, resource, event.entry)
             self.count += 1
+            self._times[str(event.rv)] = _time()
+            if len(self._times) > _TIMES_KEPT:
+                del self._times[next(iter(self._times))]
             body = msgspec.json.encode(event.entry.obj, order="deterministic")
             self._digest.update(f"{event.type} {resource.plural} {written.key} {event.rv} ".encode())
             self._digest.update(body)
@@ -82,6 +94,13 @@ class Journal:
                 self.lines.append(f"{event.rv} {event.type} {resource.plural} {written.key} {_brief(body)}")
             for listener in self._listeners:
                 listener(written)
+
+
+def _time() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0
 
 
 def _brief(body: bytes) -> str:

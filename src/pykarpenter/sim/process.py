@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
 from pykarpenter.cloud.provider import CloudProvider
-from pykarpenter.controllers.context import Context, Runnable
+from pykarpenter.controllers.context import Context, Metrics, Runnable
 from pykarpenter.controllers.disruption.assembly import disruption_controllers
+from pykarpenter.controllers.disruption.loop import DisruptionLoop
 from pykarpenter.controllers.disruption.orchestration import Orchestration
 from pykarpenter.controllers.operator import FACTORIES, LeaseLost, Operator
 from pykarpenter.kube.contract import KubeApi
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.settings import Settings
+from pykarpenter.runtime.virtual_loop import PROCESS, VirtualTimeLoop
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.cluster import EmbeddedCluster
@@ -48,16 +51,23 @@ class OperatorProcess:
         make_provider: ProviderFactory | None = None,
         clock: Clock | None = None,
         make_client: ClientFactory | None = None,
+        name: str = "operator",
+        metrics: Metrics | None = None,
     ) -> None:
+        self.name = name
         self._cluster = cluster
         self._settings = settings or Settings()
         self._middleware = list(middleware)
         self._make_provider = make_provider or self._sim_provider
         self._clock = clock or cluster.clock
         self._make_client = make_client or cluster.client
+        self._metrics = metrics
         self._task: asyncio.Task[None] | None = None
         self._plug = _Unplugged()
         self._orchestration: Orchestration | None = None
+        self._disruption: DisruptionLoop | None = None
+        # While set, the process is not started again after it ended.
+        self.held_back = False
         self.operator: Operator | None = None
         self.starts = 0
         # What a process died of other than being killed or losing its lease.
@@ -68,6 +78,11 @@ class OperatorProcess:
         return self._task is not None and not self._task.done()
 
     @property
+    def identity(self) -> str:
+        """The name of the process that runs now or ran last; its client and its lease carry it."""
+        return f"{self.name}-{self.starts}"
+
+    @property
     def is_restarted(self) -> bool:
         """A process runs that nobody has killed."""
         return self.is_running and not self._plug.gone
@@ -75,7 +90,7 @@ class OperatorProcess:
     def start(self) -> Operator:
         """A new process; the one before must have ended."""
         self.starts += 1
-        identity = f"operator-{self.starts}"
+        identity = self.identity
         self._plug = _Unplugged()
         api = self._make_client(identity, [self._plug, *self._middleware])
         self.operator = Operator(
@@ -84,10 +99,14 @@ class OperatorProcess:
             self._clock,
             self._settings,
             identity=identity,
+            metrics=self._metrics,
             chance=random.Random(f"{self._cluster.options.seed}/{identity}").random,
             factories=[self._with_orchestration if f is disruption_controllers else f for f in FACTORIES],
         )
-        self._task = asyncio.get_running_loop().create_task(self._supervised(self.operator), name=identity)
+        context = copy_context()
+        context.run(PROCESS.set, identity)
+        loop = asyncio.get_running_loop()
+        self._task = loop.create_task(self._supervised(self.operator), name=identity, context=context)
         return self.operator
 
     def decision_of(self, claim: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -97,8 +116,21 @@ class OperatorProcess:
             return None
         return tuple(target.claim for target in running.command.targets), running.replacements
 
+    def nodes_in_doubt(self) -> tuple[str, ...]:
+        """Nodes of the command that waits for its second look."""
+        waiting = self._disruption.waiting if self._disruption is not None else None
+        return tuple(waiting.command.nodes) if waiting is not None else ()
+
+    def freeze(self) -> str:
+        """kill -STOP; answers whom to thaw: the process may have been started anew by then."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop):
+            loop.freeze(self.identity)
+        return self.identity
+
     def _with_orchestration(self, context: Context) -> list[Runnable]:
         controllers = disruption_controllers(context)
+        self._disruption = next((c for c in controllers if isinstance(c, DisruptionLoop)), None)
         self._orchestration = next((c for c in controllers if isinstance(c, Orchestration)), None)
         return controllers
 
@@ -118,10 +150,10 @@ class OperatorProcess:
     async def run_for_ever(self) -> None:
         """Start the process again a while after it ended, as its Deployment would."""
         while True:
-            if not self.is_running:
+            if not self.is_running and not self.held_back:
                 self.start()
-            assert self._task is not None
-            await asyncio.gather(self._task, return_exceptions=True)
+            if self._task is not None:
+                await asyncio.gather(self._task, return_exceptions=True)
             await asyncio.sleep(RESTART_S)
 
     async def _supervised(self, operator: Operator) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pykarpenter.api import kinds
+from pykarpenter.cli import recording
 from pykarpenter.controllers.disruption.orchestration import Orchestration
+from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
+from pykarpenter.core.disruption import consolidation
 from pykarpenter.runtime import logs
+from pykarpenter.runtime.clock import SystemClock
+from pykarpenter.runtime.metrics import MetricsRegistry
 from pykarpenter.sim.checkers import DecisionCheckers, Report
 from pykarpenter.sim.cloud.misbehaviour import CANARY
 from pykarpenter.sim.faults.actions import CLASS, pool_manifest
@@ -100,6 +107,51 @@ def test_s8_without_waiting_for_replacements_the_checkers_fail(monkeypatch: pyte
     assert "S8" in {v.invariant for v in run_story(DRIFTING).violations}
 
 
+SHORT_LISTS = Story(
+    11,
+    (
+        Step(1.0, "pool", {"name": "general", "limit": 0}),
+        Step(3.0, "deploy", {"name": "web", "replicas": 3, "cpu": "1", "memory": "1Gi"}),
+        Step(300.0, "shorten_lists", {"times": 3}),
+    ),
+)
+
+
+def test_s12_f6_without_asking_twice_the_checkers_fail(monkeypatch: pytest.MonkeyPatch):
+    """A listing that leaves machines out is believed at once: the claims of running machines are given up."""
+
+    async def believe(self, claim):
+        return True
+
+    outcome = run_story(SHORT_LISTS)
+    assert outcome.is_good and outcome.fired.get("F6") == 3
+    monkeypatch.setattr(GarbageCollection, "_is_gone", believe)
+    assert "S12" in {v.invariant for v in run_story(SHORT_LISTS).violations}
+
+
+SHRINKING = Story(
+    12,
+    (
+        Step(1.0, "pool", {"name": "general", "limit": 0}),
+        Step(3.0, "deploy", {"name": "web", "replicas": 20, "cpu": "2", "memory": "1Gi"}),
+        Step(300.0, "scale", {"name": "web", "to": 3}),
+    ),
+    gates="SpotToSpotConsolidation=true",
+)
+
+
+def test_s13_without_comparing_prices_the_checkers_fail(monkeypatch: pytest.MonkeyPatch):
+    """The dearest machines that would take the pods are asked for instead of cheaper ones."""
+
+    def dearest(world, claim, options, limit):
+        return sorted(options, key=lambda option: option.best)[-20:]
+
+    assert run_story(SHRINKING).is_good
+    monkeypatch.setattr(consolidation, "_cheaper", dearest)
+    monkeypatch.setattr(consolidation, "not_worth_it", lambda world, candidates, saving: None)
+    assert "S13" in {v.invariant for v in run_story(SHRINKING).violations}
+
+
 LEAKY = Story(
     10,
     (
@@ -112,12 +164,15 @@ LEAKY = Story(
 )
 
 
-def test_s14_errors_with_secrets_reach_neither_objects_nor_logs(monkeypatch: pytest.MonkeyPatch):
+def test_s14_errors_with_secrets_reach_neither_objects_nor_logs_nor_metrics(monkeypatch: pytest.MonkeyPatch):
     """The cloud's errors carry a token; with the redaction of logs switched off it would be seen."""
     lines: list[str] = []
     logs.configure("debug", write=lines.append)
     try:
-        outcome = run_story(LEAKY)
+        metrics = MetricsRegistry(SystemClock())
+        outcome = run_story(LEAKY, metrics=metrics)
+        told = metrics.expose().decode()
+        assert "karpenter_cloudprovider_errors_total" in told and CANARY not in told
         assert outcome.fired.get("F17") and outcome.fired.get("F5")
         assert outcome.is_good, [str(v) for v in outcome.violations]
         assert lines and not [line for line in lines if CANARY in line]
@@ -126,3 +181,38 @@ def test_s14_errors_with_secrets_reach_neither_objects_nor_logs(monkeypatch: pyt
         assert any(CANARY in line for line in lines)
     finally:
         logs.configure("error", write=lambda line: None)
+
+
+def _dump() -> str:
+    """A snapshot of a cluster whose pod carries secrets wherever people put them."""
+
+    async def main(cluster):
+        container = {
+            "name": "main",
+            "image": "app",
+            "env": [{"name": "TOKEN", "value": CANARY}],
+            "args": [f"--password={CANARY}"],
+            "command": ["sh", "-c", f"echo {CANARY}"],
+        }
+        metadata = {"name": "app", "annotations": {"kubectl.kubernetes.io/last-applied-configuration": CANARY}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        secret = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": "app", "namespace": "default"},
+            "data": {"token": CANARY},
+        }
+        await cluster.install([CLASS, pool_manifest("pool"), pod])
+        cluster.store.create(cluster.store.resource("", "secrets"), secret, "default")
+        listed, _ = await recording.record(cluster.api, cluster.provider, cluster.clock.now(), {})
+        assert any(item["kind"] == "Pod" for item in listed["items"])
+        return json.dumps(listed)
+
+    return in_cluster(main)
+
+
+def test_s14_snapshots_hold_no_secrets(monkeypatch: pytest.MonkeyPatch):
+    """What is attached to a bug report; with the allow-list of annotations switched off it would be seen."""
+    assert CANARY not in _dump()
+    monkeypatch.setattr(recording, "is_kept", lambda key: True)
+    assert CANARY in _dump()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from typing import Any
 
 from pykarpenter.api import kinds
@@ -14,6 +16,42 @@ from pykarpenter.sim.views import DEPLOYMENT
 # An instance nobody owns is reaped, and a deletion finishes, within this long.
 ORPHAN_S = 600.0
 DELETION_S = 1200.0
+
+
+# Once a wait is over: a plan, a launch and a start.
+_LAUNCH_S = 300.0
+_NAMED_WAIT = re.compile(r"next try in (\d+)s")
+
+
+def named_waits(cluster: EmbeddedCluster, report: Report) -> float:
+    """The loop's time by which every pending pod must run: when the waits that their events name are over.
+
+    A pod without a node that heard nothing of a wait breaks L1 at once.
+    """
+    now, time = cluster.clock.now(), asyncio.get_running_loop().time()
+    told = _told(cluster)
+    until = time
+    for pod in _all(cluster, kinds.POD):
+        if pod.spec.node_name or pod.is_deleting:
+            continue
+        ends = told.get(pod.uid)
+        if ends is None:
+            report.add("L1", now, f"pod {pod.key} has no node, and no event says how long it must wait")
+        else:
+            until = max(until, time + ends - now + _LAUNCH_S)
+    return until
+
+
+def _told(cluster: EmbeddedCluster) -> dict[str, float]:
+    """By the UID of the pod, when the last wait that an event names is over."""
+    told: dict[str, float] = {}
+    for entry in cluster.store.table(kinds.EVENT.group, kinds.EVENT.plural).entries.values():
+        found = _NAMED_WAIT.search(str(entry.obj.get("message", "")))
+        said = parse_optional_timestamp(entry.obj.get("lastTimestamp"))
+        uid = str((entry.obj.get("involvedObject") or {}).get("uid", ""))
+        if found is not None and said is not None:
+            told[uid] = max(told.get(uid, 0.0), said + float(found[1]))
+    return told
 
 
 def check_liveness(cluster: EmbeddedCluster, report: Report, *, launches_since: int, launches_now: int) -> None:

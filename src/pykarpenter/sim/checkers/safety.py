@@ -22,11 +22,12 @@ from pykarpenter.core.taints import tolerates
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers.report import Report
+from pykarpenter.sim.checkers.windows import is_open
 from pykarpenter.sim.cloud.instances import PREFIX, TAG_CLAIM_UID, TAG_CLUSTER, TAG_POOL, TERMINATED, Instance
 from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.journal import Journal, Written
 
-_VOLUNTARY = ("Empty", "Drifted", "Underutilized")
+_VOLUNTARY = ("Empty", "Drifted", "Underutilized", "Unhealthy")
 _DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
 
@@ -115,7 +116,7 @@ class SafetyCheckers(Middleware):
             self._broken("S3", f"instance {instance.id} is not ours but is being terminated")
 
     def _s4_budgets(self, claim: NodeClaim) -> None:
-        """Judged when one more machine is chosen; budgets with a schedule are left to their own tests."""
+        """Judged when one more machine is chosen; those whose end the cloud accepted count no more."""
         chosen = find_condition(claim.status.conditions, "DisruptionReason")
         if chosen is None or chosen.status != "True" or chosen.reason not in _VOLUNTARY:
             self._disrupting.pop(claim.uid, None)
@@ -126,17 +127,14 @@ class SafetyCheckers(Middleware):
         pool = self._find(kinds.NODE_POOL, claim.pool_name)
         if pool is None:
             return
-        ready = [
-            c
-            for c in self._all(kinds.NODE_CLAIM)
-            if c.pool_name == pool.name and condition_status(c.status.conditions, "Initialized") == "True"
-        ]
-        allowed = _allowed(pool, chosen.reason, len(ready))
-        # A machine whose end the cloud has accepted is no longer being disturbed: it is drained and only cleared away.
-        ended = {c.uid for c in self._all(kinds.NODE_CLAIM) if _is_ending(c)}
+        if condition_status(claim.status.conditions, "Initialized") != "True":
+            # Only repair takes machines that never were in service; they use no budget.
+            del self._disrupting[claim.uid]
+            return
+        ready = [c for c in self._all(kinds.NODE_CLAIM) if c.pool_name == pool.name and _is_in_service(c)]
+        allowed = _allowed(pool, chosen.reason, len(ready), self._cluster.clock.now())
         left = {i.tags.get(TAG_CLAIM_UID) for i in self._cluster.cloud.instances.values() if i.state != TERMINATED}
-        going = [uid for uid, name in self._disrupting.items() if name == pool.name and uid in left - ended]
-        count = len(going)
+        count = sum(c.uid in self._disrupting and c.uid in left for c in ready)
         if count > allowed:
             self._broken("S4", f"NodePool {pool.name}: {count} of {len(ready)} machines disturbed, {allowed} allowed")
 
@@ -156,8 +154,15 @@ class SafetyCheckers(Middleware):
         node = self._node_of(instance)
         if node is None or _is_lost(node):
             return
-        left = [p.key for p in self._all(kinds.POD) if p.spec.node_name == node.name and self._is_drainable(p)]
-        if left and not self._node_past_deadline(node):
+        if self._node_past_deadline(node):
+            return
+        there = [p for p in self._all(kinds.POD) if p.spec.node_name == node.name]
+        left = [p.key for p in there if self._is_drainable(p)]
+        held = [v.name for v in self._all(kinds.VOLUME_ATTACHMENT) if v.spec.node_name == node.name]
+        # Volumes of pods that nobody drains may stay.
+        if held and not any(v.persistent_volume_claim for p in there for v in p.spec.volumes):
+            self._broken("S7", f"instance {instance.id} is terminated while {held[0]} is attached to {node.name}")
+        if left:
             self._broken("S7", f"instance {instance.id} is terminated while {left[0]} still runs on {node.name}")
 
     def _s9_lease(self, request: Request) -> None:
@@ -236,11 +241,17 @@ class SafetyCheckers(Middleware):
         return False
 
 
-def _allowed(pool: NodePool, reason: str, machines: int) -> int:
-    """The tightest budget without a schedule that covers the reason; percentages round up."""
+def _allowed(pool: NodePool, reason: str, machines: int, now: float) -> int:
+    """The tightest budget that is active now and covers the reason; percentages round up. Unreadable means none."""
     bounds = [machines]
     for budget in pool.spec.disruption.budgets or []:
-        if budget.schedule is not None or (budget.reasons and reason not in budget.reasons):
+        if budget.schedule is not None:
+            try:
+                if not is_open(budget.schedule, parse_duration(budget.duration or "") or 0.0, now):
+                    continue
+            except (ValueError, InvalidDuration):
+                return 0
+        if budget.reasons and reason not in budget.reasons:
             continue
         if budget.nodes.endswith("%"):
             bounds.append(math.ceil(machines * int(budget.nodes[:-1]) / 100))
@@ -249,8 +260,13 @@ def _allowed(pool: NodePool, reason: str, machines: int) -> int:
     return min(bounds)
 
 
-def _is_ending(claim: NodeClaim) -> bool:
-    return condition_status(claim.status.conditions, "InstanceTerminating") == "True"
+def _is_in_service(claim: NodeClaim) -> bool:
+    """Counted by budgets: initialized, and its end not yet accepted by the cloud."""
+    conditions = claim.status.conditions
+    return (
+        condition_status(conditions, "Initialized") == "True"
+        and condition_status(conditions, "InstanceTerminating") != "True"
+    )
 
 
 def _is_lost(node: Node) -> bool:

@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 
 from pykarpenter.api import labels
@@ -94,6 +95,8 @@ class SimCloud:
         self._random = random.Random(f"cloud/{seed}")
         self._seed = seed
         self._tasks: dict[asyncio.Task[None], None] = {}
+        # What the cloud does goes on whatever becomes of the process that asked for it.
+        self._context = copy_context()
         # Told about every machine that starts to run, for tests and faults that act on nodes.
         self.on_registered: list[Callable[[Instance], None]] = []
         # Told when somebody asks for the end of a machine that still runs.
@@ -147,6 +150,8 @@ class SimCloud:
         gone = [i for i in self.instances.values() if i.state == TERMINATED]
         if gone and self.faults.take("stale_lists"):
             live = [*live, *gone]
+        if any(not i.token for i in live):
+            self.faults.fired["foreign_listed"] += 1
         return live
 
     async def reboot(self, instance_id: str, operation_id: str) -> bool:
@@ -161,7 +166,7 @@ class SimCloud:
 
     async def interruptions(self) -> list[Interruption]:
         self.faults.check("interruptions")
-        return list(self._interruptions.values())
+        return self.faults.garbled(list(self._interruptions.values()), self._clock.now())
 
     # What happens by itself or by a fault.
 
@@ -258,6 +263,9 @@ class SimCloud:
         self.ledger.by_type[item.name] += 1
         if self.faults.take("boot_failures"):
             return instance
+        if request.image in self.faults.broken_images:
+            self.faults.fired["broken_images"] += 1
+            return instance
         delay = request.boot_delay_s
         self._spawn(self._boot(instance, self._random.uniform(*self.timing.boot_s) if delay is None else delay), "boot")
         return instance
@@ -344,7 +352,8 @@ class SimCloud:
         await asyncio.sleep(self._random.uniform(*span))
 
     def _spawn(self, coroutine: object, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine, name=name)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        task: asyncio.Task[None] = loop.create_task(coroutine, name=name, context=self._context)  # type: ignore[arg-type]
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 

@@ -42,6 +42,7 @@ class Market:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     # Replaces the catalogue's types while set: prices gone, lists empty, and other bad data.
     bad_data: tuple[InstanceType, ...] | None = None
+    bad_answers: int = 0
     _changes: int = 0
     _cached: tuple[tuple[int, int, tuple[tuple[str, int], ...]], tuple[InstanceType, ...]] | None = None
 
@@ -70,6 +71,7 @@ class Market:
     def types(self, now: float, reserved_used: dict[str, int]) -> tuple[InstanceType, ...]:
         """Types with the prices and free reservations of this moment; the same objects while nothing changed."""
         if self.bad_data is not None:
+            self.bad_answers += 1
             return self.bad_data
         period = int(now // self.price_period_s) if self.price_period_s else 0
         key = (period, self._changes, tuple(sorted(reserved_used.items())))

@@ -6,13 +6,17 @@ Counters, not chances: a fault that is armed for two calls fails exactly the nex
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pykarpenter.cloud.errors import CloudError
+from pykarpenter.cloud.provider import Interruption
 
 # Libraries have been seen to put the headers of a request into their errors; nobody may publish them (S14).
 CANARY = "canary0123456789abcdef"
 _HEADERS = f"(request headers: Authorization: Bearer {CANARY})"
+
+
+_LATE_S = 60.0
 
 
 class Throttled(CloudError):
@@ -45,6 +49,10 @@ class Misbehaviour:
     # The zone that a launch would like best runs out of addresses, until the market is restocked.
     exhausted_subnets: int = 0
     denied: dict[str, None] = field(default_factory=dict)
+    # Machines with one of these images start and never join the cluster.
+    broken_images: dict[str, None] = field(default_factory=dict)
+    # What the queue of announcements does with them: duplicate, delay, reorder or disappear.
+    queue: str = ""
     late_devices_s: float = 0.0
     fired: Counter[str] = field(default_factory=Counter)
 
@@ -65,10 +73,27 @@ class Misbehaviour:
         if self.take("throttle"):
             raise Throttled(f"{action}: request limit exceeded {_HEADERS}")
 
+    def garbled(self, messages: list[Interruption], now: float) -> list[Interruption]:
+        """Announcements as a bad queue tells them; half of the notice is over before a late one comes."""
+        answers = {
+            "duplicate": [*messages, *(replace(m, id=f"{m.id}-again") for m in messages)],
+            "delay": [m for m in messages if m.at is None or m.at - now <= _LATE_S],
+            "reorder": messages[::-1],
+        }
+        if self.queue == "disappear":
+            self.fired["queue"] += 1
+            raise CloudError("the queue does not exist")
+        answer = answers.get(self.queue, messages)
+        if answer != messages:
+            self.fired["queue"] += 1
+        return answer
+
     def calm(self) -> None:
         """Stop misbehaving; what has fired stays counted."""
         for name in ("throttle", "throttle_after_success", "lose_launch_replies", "ignore_deletes", "short_lists"):
             setattr(self, name, 0)
         self.stale_lists = self.boot_failures = self.exhausted_subnets = 0
         self.denied.clear()
+        self.broken_images.clear()
+        self.queue = ""
         self.late_devices_s = 0.0

@@ -17,7 +17,7 @@ from pykarpenter.sim.api import Request
 from pykarpenter.sim.cloud.cloud import foreign_instance
 from pykarpenter.sim.cloud.instances import TAG_CLAIM, TAG_CLUSTER
 from pykarpenter.sim.conditions import with_conditions
-from pykarpenter.sim.faults import third_parties
+from pykarpenter.sim.faults import changes, processes, third_parties
 
 if TYPE_CHECKING:
     from pykarpenter.sim.faults.world import World
@@ -145,7 +145,7 @@ async def crash_after_launch(world: World) -> None:
         status = request.body.get("status", {}) if isinstance(request.body, dict) else {}
         return request.kind.plural == "nodeclaims" and request.verb == "patch" and bool(status.get("providerID"))
 
-    world.api_faults.crash_when("F2", is_launch_result, world.process.crash)
+    world.api_faults.crash_when("F2", is_launch_result, lambda request: world.sender(request).crash())
 
 
 async def crash_at_write(world: World, nth: int) -> None:
@@ -158,7 +158,7 @@ async def crash_at_write(world: World, nth: int) -> None:
             left -= 1
         return left <= 0
 
-    world.api_faults.crash_when("F21", is_nth_write, world.process.crash)
+    world.api_faults.crash_when("F21", is_nth_write, lambda request: world.sender(request).crash())
 
 
 async def compact(world: World, watches: int) -> None:
@@ -194,7 +194,6 @@ async def foreign(world: World, *, similar: bool) -> None:
     item = world.cluster.cloud.market.catalog.types[0]
     tags = {TAG_CLUSTER: "embedded", TAG_CLAIM: "someone-else"} if similar else {TAG_CLUSTER: "other"}
     world.cluster.cloud.add_foreign(foreign_instance(item, item.offerings[0], tags, world.cluster.clock.now()))
-    world.mark("F31")
 
 
 async def lag_pods(world: World, seconds: int, for_s: int) -> None:
@@ -226,13 +225,20 @@ async def burst(world: World, pods: int, for_s: int) -> None:
 
 
 async def protect(world: World, share: float, for_s: int) -> None:
-    """F12: running pods become untouchable for a while."""
+    """F12: pods become untouchable, some at once and some while the program thinks twice about their node."""
     chosen = [p for p in world.all(kinds.POD) if p.spec.node_name and not p.is_deleting]
     chosen = chosen[: int(len(chosen) * share + 0.5)]
     for pod in chosen:
-        world.mark("F12")
         await _annotate(world, pod, "true")
-    await asyncio.sleep(for_s)
+    for _ in range(for_s):
+        await asyncio.sleep(1.0)
+        in_doubt = world.leader().nodes_in_doubt()
+        known = {pod.uid for pod in chosen}
+        for pod in world.all(kinds.POD):
+            if pod.spec.node_name in in_doubt and pod.uid not in known and not pod.is_deleting:
+                world.mark("F12")
+                await _annotate(world, pod, "true")
+                chosen.append(pod)
     for pod in chosen:
         await _annotate(world, pod, None)
 
@@ -243,11 +249,14 @@ async def _annotate(world: World, pod: Any, value: str | None) -> None:
         await world.user.patch(kinds.POD, pod.name, patch, pod.namespace)
 
 
-async def unready(world: World, share: float, for_s: int) -> None:
-    """F28: kubelets of some nodes report that they are not ready; later they recover."""
+async def unready(world: World, share: float, for_s: int, *, whole_zone: bool = False) -> None:
+    """F28: kubelets of some nodes, or of a whole zone, report that they are not ready; later they recover."""
     nodes = world.all(kinds.NODE)
-    for node in nodes[: int(len(nodes) * share + 0.5)]:
-        world.mark("F28")
+    chosen = nodes[: max(1, int(len(nodes) * share + 0.5))]
+    if whole_zone and nodes:
+        zone = nodes[0].metadata.labels.get(labels.ZONE)
+        chosen = [node for node in nodes if node.metadata.labels.get(labels.ZONE) == zone]
+    for node in chosen:
         label = {"metadata": {"labels": {STAGE_LABEL: UNHEALTHY_STAGE}}}
         condition = {
             "type": "Ready",
@@ -259,32 +268,37 @@ async def unready(world: World, share: float, for_s: int) -> None:
         with suppress(ApiError):
             await world.user.patch(kinds.NODE, node.name, label)
             await world.user.patch(kinds.NODE, node.name, status, subresource="status")
+            world.mark("F28")
     await asyncio.sleep(for_s)
-    for node in nodes:
+    for node in chosen:
         with suppress(ApiError):
             await world.user.patch(kinds.NODE, node.name, {"metadata": {"labels": {STAGE_LABEL: None}}})
 
 
 async def replace_pool(world: World, name: str, after_s: int) -> None:
     """F36: somebody deletes the NodePool and creates it again."""
+    owned = [claim for claim in world.all(kinds.NODE_CLAIM) if claim.pool_name == name]
     with suppress(ApiError):
         await world.user.delete(kinds.NODE_POOL, name)
-        world.mark("F36")
     await asyncio.sleep(after_s)
     for _ in range(60):
         try:
             await world.install([pool_manifest(name)])
+            if owned:
+                world.mark("F36")
             return
         except ApiError:
             # The old one is still going.
             await asyncio.sleep(20.0)
 
 
-async def skew_clock(world: World, by_s: int, for_s: int) -> None:
-    """F40: the process's wall clock jumps and comes back."""
+async def skew_clock(world: World, by_s: int, for_s: int, *, slowly: bool = False) -> None:
+    """F40: the process's wall clock jumps, or drifts away, and comes back."""
     world.mark("F40")
-    world.process_clock.skew_s = float(by_s)
-    await asyncio.sleep(for_s)
+    steps = 10 if slowly else 1
+    for step in range(1, steps + 1):
+        world.process_clock.skew_s = by_s * step / steps
+        await asyncio.sleep(for_s / steps)
     world.process_clock.skew_s = 0.0
 
 
@@ -296,12 +310,18 @@ async def block_by_budget(world: World, which: int, for_s: int) -> None:
         "metadata": {"name": "nothing-may-go"},
         "spec": {"maxUnavailable": 0, "selector": {}},
     }
+
+    def look(request: Request, error: ApiError | None) -> None:
+        if request.verb == "evict" and error is not None and error.code in (429, 500):
+            world.mark("F42")
+
     with suppress(ApiError):
         await world.install([body])
     await asyncio.sleep(1.0)
-    world.mark("F42")
+    world.api_faults.after_calls.append(look)
     await delete_claim(world, which)
     await asyncio.sleep(for_s)
+    world.api_faults.forget(look)
     with suppress(ApiError):
         await world.user.delete(kinds.PDB, "nothing-may-go", "default")
 
@@ -313,17 +333,23 @@ async def spoil_prices(world: World, how: str, for_s: int) -> None:
     market.bad_data = tuple(
         replace(item, offerings=tuple(replace(o, price=price) for o in item.offerings)) for item in market.catalog.types
     )
-    world.mark("F44")
-    await asyncio.sleep(for_s)
-    market.bad_data = None
+    await _tell_bad_data(world, "F44", for_s)
 
 
 async def empty_catalogue(world: World, for_s: int) -> None:
     """F45: the cloud lists no types at all."""
     world.cluster.cloud.market.bad_data = ()
-    world.mark("F45")
+    await _tell_bad_data(world, "F45", for_s)
+
+
+async def _tell_bad_data(world: World, fault: str, for_s: int) -> None:
+    """The fault has fired when somebody asked meanwhile."""
+    market = world.cluster.cloud.market
+    before = market.bad_answers
     await asyncio.sleep(for_s)
-    world.cluster.cloud.market.bad_data = None
+    if market.bad_answers > before:
+        world.mark(fault)
+    market.bad_data = None
 
 
 def _cloud(field: str) -> Callable[..., Awaitable[None]]:
@@ -338,6 +364,12 @@ def _until(field: str) -> Callable[..., Awaitable[None]]:
         setattr(world.api_faults, field, asyncio.get_running_loop().time() + for_s)
 
     return arm
+
+
+async def throttle_cloud(world: World, times: int, after_success: int = 0) -> None:
+    """F5: calls are refused, and launches that did happen look as if they were."""
+    world.cluster.cloud.faults.throttle = times
+    world.cluster.cloud.faults.throttle_after_success = after_success
 
 
 async def conflict(world: World, times: int) -> None:
@@ -380,17 +412,25 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "grow_daemons": third_parties.grow_daemons,
     "poison": third_parties.poison,
     "double_identity": third_parties.double_identity,
-    "block_loop": third_parties.block_loop,
+    "pause_leader": processes.pause_leader,
+    "block_loop": processes.block_loop,
+    "roll_program": processes.roll_program,
+    "change_hashes": processes.change_hashes,
+    "bad_image": changes.bad_image,
+    "garble_queue": changes.garble_queue,
+    "unserve": changes.unserve,
+    "newer_fields": changes.newer_fields,
+    "shut_window": changes.shut_window,
+    "stick_volumes": changes.stick_volumes,
     "lose_launch_replies": _cloud("lose_launch_replies"),
     "ignore_deletes": _cloud("ignore_deletes"),
-    "throttle_cloud": _cloud("throttle"),
+    "throttle_cloud": throttle_cloud,
     "shorten_lists": _cloud("short_lists"),
     "stale_lists": _cloud("stale_lists"),
     "fail_boots": _cloud("boot_failures"),
     "exhaust_subnets": _cloud("exhausted_subnets"),
     "stall_watches": _until("stalled_until"),
     "block_lease": _until("lease_blocked_until"),
-    "pause": _until("paused_until"),
     "break_webhook": _until("webhook_until"),
 }
 
@@ -401,20 +441,25 @@ MARKS: dict[str, str] = {
     "lose_launch_replies": "F3",
     "ignore_deletes": "F4",
     "throttle": "F5",
+    "throttle_after_success": "F5",
     "short_lists": "F6",
     "stale_lists": "F7",
     "shortage": "F8",
     "boot_failures": "F9",
     "exhausted_subnets": "F46",
-    "lag": "F13",
+    "broken_images": "F27",
+    "queue": "F30",
+    "foreign_listed": "F31",
+    "unserved": "F33",
+    "lag:pods": "F13",
     "stall": "F15",
     "expired": "F16",
     "denied": "F17",
     "lease_blocked": "F19",
-    "pause": "F20",
     "conflicts": "F22",
     "outage": "F23",
     "server_errors": "F23",
+    "throttles": "F23",
     "duplicates": "F24",
     "webhook": "F32",
 }

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pykarpenter.api.kinds import Kind
 from pykarpenter.kube.contract import EVERYTHING, Selection, WatchEvent
-from pykarpenter.kube.errors import ApiError, Conflict, Expired, ServerFault, TooManyRequests
+from pykarpenter.kube.errors import ApiError, Conflict, Expired, NotFound, ServerFault, TooManyRequests
 from pykarpenter.sim.api import Middleware, Request, StoreApi
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ def _time() -> float:
 class _Crash:
     name: str
     matches: Callable[[Request], bool]
-    on_crash: Callable[[], None]
+    on_crash: Callable[[Request], None]
 
 
 class ApiFaults(Middleware):
@@ -46,30 +46,39 @@ class ApiFaults(Middleware):
         self.outage_until = 0.0
         self.stalled_until = 0.0
         self.webhook_until = 0.0
-        self.paused_until = 0.0
         self.lease_blocked_until = 0.0
-        # Seconds by which events of a kind come late, by plural.
+        # Seconds by which events of a kind come late, by plural; `written_at` knows when each version was written.
         self.lag_s: dict[str, float] = {}
+        self.written_at: Callable[[str], float] | None = None
+        # Kinds that the server does not know for now, by plural.
+        self.unserved: dict[str, None] = {}
         # Called with each write before it is sent; may wait, act on the cluster or raise.
         self.before_writes: list[Callable[[Request], Awaitable[None]]] = []
+        # Called with each answer.
+        self.after_calls: list[Callable[[Request, ApiError | None], None]] = []
         self._crash: _Crash | None = None
 
-    def crash_when(self, name: str, matches: Callable[[Request], bool], on_crash: Callable[[], None]) -> None:
+    def crash_when(self, name: str, matches: Callable[[Request], bool], on_crash: Callable[[Request], None]) -> None:
         """Kill the process right before the first request that matches: it is never sent (F2, F21)."""
         self._crash = _Crash(name, matches, on_crash)
 
+    def forget(self, look: Callable[..., object]) -> None:
+        """Take back what was put into `before_writes` or `after_calls`; all is well when it is gone already."""
+        for looks in (self.before_writes, self.after_calls):
+            if look in looks:
+                looks.remove(look)  # type: ignore[arg-type]
+
     def calm(self) -> None:
         """Stop every fault; what has fired stays counted."""
-        fired = self.fired
+        fired, written_at = self.fired, self.written_at
         self.__init__()  # type: ignore[misc]
-        self.fired = fired
+        self.fired, self.written_at = fired, written_at
 
     async def before(self, request: Request) -> None:
-        await self._pause()
         if self._crash is not None and self._crash.matches(request):
             crash, self._crash = self._crash, None
             self.fired[crash.name] += 1
-            crash.on_crash()
+            crash.on_crash(request)
             # A dead process sends nothing: this waits until its task is cancelled.
             await asyncio.Event().wait()
         if self.outage_until > _time():
@@ -78,6 +87,9 @@ class ApiFaults(Middleware):
         if request.kind.plural == "leases" and self.lease_blocked_until > _time():
             self.fired["lease_blocked"] += 1
             raise ServerFault("etcdserver: request timed out")
+        if request.kind.plural in self.unserved:
+            self.fired["unserved"] += 1
+            raise NotFound("the server could not find the requested resource")
         if request.verb in _WRITES:
             for look in list(self.before_writes):
                 await look(request)
@@ -97,19 +109,17 @@ class ApiFaults(Middleware):
             raise Conflict(f'Operation cannot be fulfilled on {request.kind.plural} "{request.name}": it was modified')
 
     async def after(self, request: Request, error: ApiError | None) -> None:
+        for look in list(self.after_calls):
+            look(request, error)
         if error is None and request.verb in _WRITES and request.kind.plural != "leases" and self._take("lost_replies"):
             raise ServerFault("the connection broke before the answer came")
 
     async def on_event(self, request: Request, event: WatchEvent[Any]) -> Sequence[WatchEvent[Any]]:
-        await self._pause()
-        lag = self.lag_s.get(request.kind.plural, 0.0)
-        if lag:
-            self.fired["lag"] += 1
-            await asyncio.sleep(lag)
+        await self._be_late(request, event)
         if self.stalled_until > _time():
             self.fired["stall"] += 1
             await asyncio.sleep(self.stalled_until - _time())
-        if self.outage_until > _time():
+        if self.outage_until > _time() or request.kind.plural in self.unserved:
             raise ServerFault("the watch was cut")
         if self._take("broken_watches"):
             raise ServerFault("the watch was cut")
@@ -117,10 +127,13 @@ class ApiFaults(Middleware):
             return (event, event)
         return (event,)
 
-    async def _pause(self) -> None:
-        if self.paused_until > _time():
-            self.fired["pause"] += 1
-            await asyncio.sleep(self.paused_until - _time())
+    async def _be_late(self, request: Request, event: WatchEvent[Any]) -> None:
+        """An event comes so many seconds after it was written, however many are on their way."""
+        lag = self.lag_s.get(request.kind.plural, 0.0)
+        written = self.written_at(event.resource_version) if self.written_at is not None else _time()
+        if lag and written + lag > _time():
+            self.fired[f"lag:{request.kind.plural}"] += 1
+            await asyncio.sleep(written + lag - _time())
 
     def _take(self, name: str) -> bool:
         left = int(getattr(self, name))

@@ -34,6 +34,11 @@ class Story(msgspec.Struct, frozen=True):
 
     seed: int
     steps: tuple[Step, ...]
+    # Feature gates of the program, as its setting has them.
+    gates: str = ""
+    # The wall time at which it begins (epoch seconds; None for the usual one), and the process's own time zone.
+    start: float | None = None
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,18 @@ class Fault:
 
     action: str
     draw: Callable[[random.Random], dict[str, Any]] = lambda _: {}
+    # Feature gates without which nothing would come of it.
+    gates: str = ""
+    # (start, zone) of a story with this fault, one of them.
+    begins: tuple[tuple[float, str], ...] = ()
+
+
+# Just before a leap day, and before clocks change in Europe and America, each where that happens.
+_EDGES = (
+    (1_835_394_600.0, "UTC0"),
+    (1_774_745_400.0, "CET-1CEST,M3.5.0,M10.5.0/3"),
+    (1_793_511_000.0, "EST5EDT,M3.2.0,M11.1.0"),
+)
 
 
 FAULTS: dict[str, Fault] = {
@@ -49,14 +66,14 @@ FAULTS: dict[str, Fault] = {
     "F2": Fault("crash_after_launch"),
     "F3": Fault("lose_launch_replies", lambda r: {"times": r.randint(1, 3)}),
     "F4": Fault("ignore_deletes", lambda r: {"times": r.randint(1, 3)}),
-    "F5": Fault("throttle_cloud", lambda r: {"times": r.randint(3, 15)}),
+    "F5": Fault("throttle_cloud", lambda r: {"times": r.randint(3, 15), "after_success": r.randint(0, 2)}),
     "F6": Fault("shorten_lists", lambda r: {"times": r.randint(1, 4)}),
     "F7": Fault("stale_lists", lambda r: {"times": r.randint(1, 4)}),
     "F8": Fault("run_short", lambda r: {"zone": r.choice(["demo-1a", "demo-1b"]), "family": r.choice(["c", "m", "t"])}),
     "F9": Fault("fail_boots", lambda r: {"times": r.randint(1, 2)}),
     "F10": Fault("burst", lambda r: {"pods": r.randint(150, 300), "for_s": r.randint(120, 300)}),
     "F11": Fault("bind_late", lambda r: {"for_s": r.randint(200, 600)}),
-    "F12": Fault("protect", lambda r: {"share": 0.5, "for_s": r.randint(60, 400)}),
+    "F12": Fault("protect", lambda r: {"share": 0.3, "for_s": r.randint(200, 700)}),
     "F13": Fault("lag_pods", lambda r: {"seconds": 60, "for_s": r.randint(120, 300)}),
     "F14": Fault("flash_claim", lambda r: {"pool": "general"}),
     "F15": Fault("stall_watches", lambda r: {"for_s": r.randint(100, 400)}),
@@ -64,21 +81,42 @@ FAULTS: dict[str, Fault] = {
     "F17": Fault("deny", lambda r: {"calls": r.choice(["terminate", "launch", "list"]), "for_s": r.randint(60, 300)}),
     "F18": Fault("lose_deleting", lambda r: {"which": r.randint(0, 9)}),
     "F19": Fault("block_lease", lambda r: {"for_s": r.randint(20, 60)}),
-    "F20": Fault("pause", lambda r: {"for_s": r.randint(30, 90)}),
+    "F20": Fault("pause_leader", lambda r: {"for_s": r.randint(40, 90)}),
     "F21": Fault("crash_at_write", lambda r: {"nth": r.randint(1, 30)}),
     "F22": Fault("conflict", lambda r: {"times": r.randint(3, 20)}),
     "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
     "F24": Fault("disorder", lambda r: {"times": r.randint(20, 80), "lag_s": r.choice([1, 2, 5])}),
     "F25": Fault("distrust_nodes", lambda r: {"for_s": r.randint(60, 400)}),
     "F26": Fault("grow_daemons", lambda r: {"for_s": r.randint(200, 600), "cpu": r.choice(["250m", "1"])}),
-    "F28": Fault("unready", lambda r: {"share": 0.3, "for_s": r.randint(60, 400)}),
+    "F27": Fault("bad_image", lambda r: {"for_s": r.randint(300, 1200)}),
+    "F28": Fault(
+        "unready",
+        lambda r: {"share": 0.3, "for_s": r.choice([120, 400, 900]), "whole_zone": r.random() < 0.5},
+        gates="NodeRepair=true",
+    ),
     "F29": Fault("interrupt", lambda r: {"share": 0.5}),
+    "F30": Fault(
+        "garble_queue",
+        lambda r: {"how": r.choice(["duplicate", "delay", "reorder", "disappear"]), "for_s": r.randint(100, 200)},
+    ),
     "F31": Fault("foreign", lambda r: {"similar": r.random() < 0.5}),
     "F32": Fault("break_webhook", lambda r: {"for_s": r.randint(20, 120)}),
+    "F33": Fault("unserve", lambda r: {"plural": r.choice(["nodepools", "nodeclaims"]), "for_s": r.randint(100, 400)}),
+    "F34": Fault("roll_program", lambda r: {"for_s": r.randint(30, 200)}),
+    "F35": Fault("change_hashes", lambda r: {"for_s": r.randint(100, 400)}),
     "F36": Fault("replace_pool", lambda r: {"name": "general", "after_s": r.randint(20, 200)}),
     "F39": Fault("poison", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 400)}),
-    "F40": Fault("skew_clock", lambda r: {"by_s": r.choice([-600, 600]), "for_s": r.randint(60, 600)}),
+    "F40": Fault(
+        "skew_clock",
+        lambda r: {"by_s": r.choice([-600, 600]), "for_s": r.randint(60, 600), "slowly": r.random() < 0.3},
+    ),
+    "F41": Fault(
+        "shut_window",
+        lambda r: {"pool": "general", "after_s": r.randint(5, 200), "lasts_s": 60 * r.randint(1, 5)},
+        begins=_EDGES,
+    ),
     "F42": Fault("block_by_budget", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 600)}),
+    "F43": Fault("stick_volumes", lambda r: {"replicas": r.randint(1, 3), "for_s": r.randint(60, 500)}),
     "F44": Fault("spoil_prices", lambda r: {"how": r.choice(["missing", "zero", "huge"]), "for_s": 300}),
     "F45": Fault("empty_catalogue", lambda r: {"for_s": r.randint(60, 600)}),
     "F46": Fault("exhaust_subnets", lambda r: {"times": r.randint(1, 2)}),
@@ -87,8 +125,15 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+# Another action that fires the same fault, drawn now and then instead.
+_VARIANTS: dict[str, Fault] = {"F33": Fault("newer_fields", lambda r: {"for_s": r.randint(100, 400)})}
+
+# A window cannot be kept by a clock that is wrong.
+_APART = (("F40", "F41"),)
+
+
 def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_faults: int = 4) -> Story:
-    """Users' actions and some faults over half an hour, all from one seed."""
+    """Users' actions and some faults over half an hour, all from one seed; each fault has its turn as seeds go on."""
     rng = random.Random(f"story/{seed}")
     steps = [Step(1.0, "pool", {"name": "general", "limit": rng.choice([0, 0, 400, 1000])})]
     names = [f"app-{i}" for i in range(rng.randint(1, 3))]
@@ -96,12 +141,25 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
         steps.append(Step(round(rng.uniform(2, 60), 1), "deploy", {"name": name, **_shape(rng)}))
     for _ in range(rng.randint(3, 8)):
         steps.append(_user_step(rng, names))
-    for fault in rng.sample(faults, k=min(len(faults), rng.randint(1, most_faults))):
+    chosen = _choose(rng, seed, faults, most_faults)
+    for name in chosen:
+        fault = _VARIANTS[name] if name in _VARIANTS and rng.random() < 0.3 else FAULTS[name]
         at = round(rng.uniform(5, BUSY_S * 0.8), 1)
-        steps.append(Step(at, FAULTS[fault].action, FAULTS[fault].draw(rng)))
+        steps.append(Step(at, fault.action, fault.draw(rng)))
         # Something must happen while the fault is armed, or it would never fire.
         steps.append(Step(round(at + rng.uniform(0.5, 5), 1), "scale", {"name": rng.choice(names), "to": _size(rng)}))
-    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)))
+    start, zone = next((rng.choice(FAULTS[n].begins) for n in chosen if FAULTS[n].begins), (None, ""))
+    gates = ",".join(FAULTS[n].gates for n in chosen if FAULTS[n].gates)
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), gates, start, zone)
+
+
+def _choose(rng: random.Random, seed: int, faults: tuple[str, ...], most: int) -> list[str]:
+    others = rng.sample(faults, k=min(len(faults), rng.randint(1, most)))
+    chosen = list(dict.fromkeys([faults[seed % len(faults)], *others]))[: max(1, len(others))]
+    for one, other in _APART:
+        if one in chosen and other in chosen:
+            chosen.remove(one)
+    return chosen
 
 
 def crash_story(seed: int, nth: int) -> Story:

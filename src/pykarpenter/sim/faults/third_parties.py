@@ -15,7 +15,6 @@ from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
 from pykarpenter.kube.contract import Json
 from pykarpenter.kube.errors import ApiError
-from pykarpenter.runtime.virtual_loop import VirtualTimeLoop
 from pykarpenter.sim.api import Request
 from pykarpenter.sim.cloud.instances import Instance
 
@@ -120,8 +119,7 @@ async def bind_late(world: World, for_s: int) -> None:
 
     world.api_faults.before_writes.append(look)
     await asyncio.sleep(for_s)
-    if look in world.api_faults.before_writes:
-        world.api_faults.before_writes.remove(look)
+    world.api_faults.forget(look)
     for name in bound:
         with suppress(ApiError):
             await world.user.delete(kinds.POD, name, "default")
@@ -149,7 +147,7 @@ async def double_identity(world: World, which: int, for_s: int) -> None:
 
 async def flash_claim(world: World, pool: str) -> None:
     """F14: while the program starts and reads the cluster, a claim comes and goes."""
-    world.process.crash()
+    world.leader().crash()
     for _ in range(60):
         if world.process.is_restarted:
             break
@@ -182,13 +180,4 @@ async def poison(world: World, which: int, for_s: int) -> None:
 
     world.api_faults.before_writes.append(look)
     await asyncio.sleep(for_s)
-    if look in world.api_faults.before_writes:
-        world.api_faults.before_writes.remove(look)
-
-
-async def block_loop(world: World, seconds: int) -> None:
-    """F48: nothing of the process runs for a while although time goes on."""
-    loop = asyncio.get_running_loop()
-    if isinstance(loop, VirtualTimeLoop):
-        loop.block(float(seconds))
-        world.mark("F48")
+    world.api_faults.forget(look)

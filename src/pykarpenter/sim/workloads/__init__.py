@@ -27,6 +27,7 @@ class Workloads:
     def __init__(self, api: KubeApi, views: Views, clock: Clock, *, node_grace_s: float = GRACE_S) -> None:
         world = World(api, views, clock)
         pods = OwnedPods(api, views)
+        self.attacher = VolumeAttacher(world)
         self.parts: tuple[Part, ...] = (
             Deployments(world),
             ReplicaSets(world, pods),
@@ -38,7 +39,7 @@ class Workloads:
             TaintEviction(world),
             PodGarbage(world),
             VolumeBinder(world),
-            VolumeAttacher(world),
+            self.attacher,
         )
 
     async def run(self) -> None:

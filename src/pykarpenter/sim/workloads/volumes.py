@@ -138,6 +138,9 @@ class VolumeAttacher(Part):
     def __init__(self, world: World, detach_s: float = 2.0) -> None:
         super().__init__("attachdetach", world)
         self._detach_s = detach_s
+        # A fault: volumes stay where they are although no pod needs them there; how often that was so.
+        self.is_stuck = False
+        self.refused = 0
         self._pods = self.views.of(kinds.POD)
         self._pods.add_index("claim", _claims)
         self._claims = self.views.of(PVC)
@@ -170,6 +173,9 @@ class VolumeAttacher(Part):
         name = attachment_name(node_name, volume_name)
         if self._is_used(node_name, volume_name):
             await self._attach(name, node_name, volume_name)
+        elif self.is_stuck and name in self._attachments:
+            self.refused += 1
+            return self._detach_s
         else:
             try:
                 await self.api.delete(kinds.VOLUME_ATTACHMENT, name)
