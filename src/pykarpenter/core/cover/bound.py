@@ -166,14 +166,16 @@ def _spaced(price: Floats, group: Ints) -> Ints:
 def _pareto(problem: CoverProblem, machines: Ints) -> Ints:
     """Machines of one set that no other of the set beats in every resource and in price."""
     order = machines[np.lexsort((machines, -problem.capacity[machines].sum(axis=1), problem.price[machines]))]
-    capacity = problem.capacity[order]
+    # One row per resource; those that all machines have alike, as places under a rule, decide nothing.
+    resources = [row for row in problem.capacity[order].T if len(row) and row.min() != row.max()]
     kept = np.ones(len(order), bool)
     for start in range(0, len(order), _BLOCK):
         block = slice(start, start + _BLOCK)
         # Whoever comes earlier in the order costs no more; holding as much, it wins.
-        beaten: Bools = np.all(capacity[None] >= capacity[block, None], axis=2)
-        earlier = np.arange(len(order))[None] < np.arange(start, start + len(beaten))[:, None]
-        kept[block] = ~(beaten & earlier).any(axis=1)
+        beaten: Bools = np.arange(len(order))[None] < np.arange(start, start + len(kept[block]))[:, None]
+        for row in resources:
+            beaten &= row[None] >= row[block, None]
+        kept[block] = ~beaten.any(axis=1)
     return order[kept]
 
 
@@ -206,43 +208,36 @@ class _Program:
         if spare is not None:
             # What is there already costs its worth: only the rest has to be bought.
             self._cost[columns - resources :] = -spare
-        self._index: list[Ints] = []
-        self._value: list[Floats] = []
-        wanted = totals > 0
-        for group, members in enumerate(self._sets):
-            for signature in np.flatnonzero(members).tolist():
-                for resource in np.flatnonzero(wanted[signature]).tolist():
-                    pair = [signature * resources + resource, self._offset + group * resources + resource]
-                    self._index.append(np.array(pair, np.int64))
-                    self._value.append(np.array([1.0, -1.0]))
+        # One row for each resource that a signature wants and a set holds: y - u <= 0.
+        group, signature, resource = np.nonzero(self._sets[:, :, None] & (totals > 0)[None])
+        pairs = np.stack([signature * resources + resource, self._offset + group * resources + resource], axis=1)
+        self._pairs: Ints = pairs.reshape(-1)
 
     def solve(self, capacity: Floats, group: Ints, price: Floats) -> tuple[float, Floats, Floats, Floats]:
         """The bound, the worth of a unit to each signature and each set of machines, and how many of each machine."""
-        resources = self._shape[1]
-        index, value = list(self._index), list(self._value)
-        for machine, number in enumerate(group.tolist()):
-            filled = np.flatnonzero(capacity[machine])
-            index.append(self._offset + number * resources + filled)
-            value.append(capacity[machine][filled])
+        resources, offers = self._shape[1], len(self._pairs) // 2
+        machine, resource = np.nonzero(capacity)
+        lengths = np.concatenate([np.full(offers, 2), np.bincount(machine, minlength=len(capacity))])
         model = highspy.HighsLp()
-        columns, rows = len(self._cost), len(index)
+        columns, rows = len(self._cost), len(lengths)
         model.num_col_, model.num_row_ = columns, rows
         model.sense_ = highspy.ObjSense.kMaximize
         model.col_cost_ = self._cost
         model.col_lower_ = np.zeros(columns)
         model.col_upper_ = np.full(columns, highspy.kHighsInf)
         model.row_lower_ = np.full(rows, -highspy.kHighsInf)
-        model.row_upper_ = np.concatenate([np.zeros(len(self._index)), price])
+        model.row_upper_ = np.concatenate([np.zeros(offers), price])
         model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_ = np.cumsum([0, *(len(i) for i in index)]).astype(np.int32)
-        model.a_matrix_.index_ = np.concatenate(index).astype(np.int32)
-        model.a_matrix_.value_ = np.concatenate(value)
+        model.a_matrix_.start_ = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        offered = self._offset + group[machine] * resources + resource
+        model.a_matrix_.index_ = np.concatenate([self._pairs, offered]).astype(np.int32)
+        model.a_matrix_.value_ = np.concatenate([np.tile([1.0, -1.0], offers), capacity[machine, resource]])
         solver = quiet_solver()
         solver.passModel(model)
         solver.run()
         solution = solver.getSolution()
         found = np.array(solution.col_value)
         worth = found[: self._offset].reshape(self._shape)
-        offered = found[self._offset :].reshape(-1, resources)
-        amounts = np.abs(np.array(solution.row_dual)[len(self._index) :])
-        return float(solver.getInfo().objective_function_value), worth, offered, amounts
+        asked = found[self._offset :].reshape(-1, resources)
+        amounts = np.abs(np.array(solution.row_dual)[offers:])
+        return float(solver.getInfo().objective_function_value), worth, asked, amounts

@@ -32,14 +32,26 @@ class Filled:
 
 
 class _Floor:
-    """Machines standing side by side, with what is free on each."""
+    """Machines standing side by side, with what is free on each; one row per resource, one column per machine."""
 
     def __init__(self, problem: CoverProblem, machines: Ints, first: int) -> None:
         self.machines = machines
         self.first = first
-        self.free = problem.capacity[machines].copy()
+        self.free = np.ascontiguousarray(problem.capacity[machines].T)
         self.real = problem.real
-        self.size = np.maximum(problem.capacity[machines, : self.real], 1).astype(np.float64)
+        self.size = np.maximum(self.free[: self.real], 1).astype(np.float64)
+        self._each = 1.0 / self.size
+        # What is free on each machine, as a share of it, all resources together.
+        self.level = (self.free[: self.real] * self._each).sum(axis=0)
+
+    def share(self, need: Ints) -> Floats:
+        """What share of each machine such a pod takes, all resources together."""
+        taken: Floats = need[: self.real] @ self._each
+        return taken
+
+    def take(self, need: Ints, share: Floats, where: Ints, pods: Ints) -> None:
+        self.free[:, where] -= need[:, None] * pods
+        self.level[where] -= share[where] * pods
 
 
 class _Filling:
@@ -53,6 +65,8 @@ class _Filling:
         self._classes: list[Ints] = []
         self._positions: list[Ints] = []
         self._pods: list[Ints] = []
+        # Class and machine of pods that came alone.
+        self._single: list[tuple[int, int]] = []
 
     def stand(self, machines: Ints) -> _Floor:
         floor = _Floor(self.problem, machines, self.count)
@@ -60,18 +74,31 @@ class _Filling:
         self.count += len(machines)
         return floor
 
-    def put(self, index: int, positions: Ints, pods: Ints) -> None:
+    def fill(self, floor: _Floor, index: int, score: str) -> None:
+        """Put as many pods of a class as fit on the floor."""
+        wanted = int(self.remaining[index])
+        if wanted == 1:
+            position = _best_place(self.problem, floor, index, score)
+            if position >= 0:
+                self._single.append((index, position + floor.first))
+                self.remaining[index] = 0
+            return
+        for positions, pods in _spread(self.problem, floor, index, wanted, score):
+            self._put(index, positions + floor.first, pods)
+
+    def _put(self, index: int, positions: Ints, pods: Ints) -> None:
         self._classes.append(np.full(len(positions), index, np.int64))
         self._positions.append(positions)
         self._pods.append(pods)
         self.remaining[index] -= int(pods.sum())
 
     def result(self) -> Filled:
+        single = np.array(self._single, np.int64).reshape(-1, 2)
         return Filled(
             np.concatenate(self.machines),
-            np.concatenate(self._classes),
-            np.concatenate(self._positions),
-            np.concatenate(self._pods),
+            np.concatenate([*self._classes, single[:, 0]]),
+            np.concatenate([*self._positions, single[:, 1]]),
+            np.concatenate([*self._pods, np.ones(len(single), np.int64)]),
         )
 
 
@@ -89,8 +116,7 @@ def shaped_cover(
             return None
         floor = filling.stand(machines)
         for index in order[filling.remaining[order] > 0].tolist():
-            for positions, pods in _spread(problem, floor, index, int(filling.remaining[index]), score):
-                filling.put(index, positions + floor.first, pods)
+            filling.fill(floor, index, score)
         if not filling.remaining.any():
             return filling.result()
     return filling.result() if _finish(filling, short_list, order, score) else None
@@ -110,9 +136,23 @@ def _finish(filling: _Filling, short_list: Ints, order: Ints, score: str) -> boo
         each = np.where(room > 0, problem.price[short_list] / np.maximum(room, 1), np.inf)
         floor = filling.stand(short_list[[int(each.argmin())]])
         for other in order[filling.remaining[order] > 0].tolist():
-            for positions, pods in _spread(problem, floor, other, int(filling.remaining[other]), score):
-                filling.put(other, positions + floor.first, pods)
+            filling.fill(floor, other, score)
     return True
+
+
+def _best_place(problem: CoverProblem, floor: _Floor, index: int, score: str) -> int:
+    """The machine on the floor for one pod of a class, which it takes; -1 when there is none."""
+    need = problem.requests[index]
+    open_ = (floor.free >= need[:, None]).all(axis=0)
+    open_ &= problem.allowed[index, floor.machines]
+    where = open_.nonzero()[0]
+    if not len(where):
+        return -1
+    share = floor.share(need)
+    position = int(where[_cost(floor, where, need, share, score).argmin()])
+    floor.free[:, position] -= need
+    floor.level[position] -= share[position]
+    return position
 
 
 def _spread(problem: CoverProblem, floor: _Floor, index: int, wanted: int, score: str) -> list[tuple[Ints, Ints]]:
@@ -120,32 +160,33 @@ def _spread(problem: CoverProblem, floor: _Floor, index: int, wanted: int, score
     need = problem.requests[index]
     columns = np.flatnonzero(need)
     allowed = problem.allowed[index, floor.machines]
+    least, share = need[columns, None], floor.share(need)
     result: list[tuple[Ints, Ints]] = []
     while wanted:
-        room = (floor.free[:, columns] // need[columns]).min(axis=1)
-        room[~allowed] = 0
-        open_ = np.flatnonzero(room > 0)
+        open_ = np.flatnonzero((floor.free[columns] >= least).all(axis=0) & allowed)
         if not len(open_):
             break
-        ranked = open_[np.argsort(_cost(floor, open_, need, score), kind="stable")][:wanted]
+        ranked = open_[np.argsort(_cost(floor, open_, need, share, score), kind="stable")][:wanted]
         pods = np.ones(len(ranked), np.int64)
         if len(open_) < wanted:
             # Fewer machines than pods: a second round would look the same, so take a fair share at once.
-            pods = np.minimum(room[ranked], max(1, wanted // (2 * len(ranked))))
-        floor.free[ranked] -= pods[:, None] * need
+            room = (floor.free[columns[:, None], ranked] // least).min(axis=0)
+            pods = np.minimum(room, max(1, wanted // (2 * len(ranked))))
+        floor.take(need, share, ranked, pods)
         wanted -= int(pods.sum())
         result.append((ranked, pods))
     return result
 
 
-def _cost(floor: _Floor, rows: Ints, need: Ints, score: str) -> Floats:
+def _cost(floor: _Floor, where: Ints, need: Ints, share: Floats, score: str) -> Floats:
     """Lower is better: how badly the pod fits into what is free."""
-    free = floor.free[rows, : floor.real] / floor.size[rows]
-    share = need[: floor.real] / floor.size[rows]
-    after = free - share
     if score == "tight":
-        return np.asarray(after.sum(axis=1))
+        return np.asarray(floor.level[where] - share[where])
+    size = floor.size[:, where]
+    free = floor.free[: floor.real, where] / size
+    part = need[: floor.real, None] / size
     if score == "stretch":
-        return np.asarray(after.max(axis=1) - after.min(axis=1))
-    length = np.sqrt((free * free).sum(axis=1)) * np.sqrt((share * share).sum(axis=1))
-    return np.asarray(-(free * share).sum(axis=1) / np.maximum(length, 1e-12))
+        after = free - part
+        return np.asarray(after.max(axis=0) - after.min(axis=0))
+    length = np.sqrt((free * free).sum(axis=0)) * np.sqrt((part * part).sum(axis=0))
+    return np.asarray(-(free * part).sum(axis=0) / np.maximum(length, 1e-12))

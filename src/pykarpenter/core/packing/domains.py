@@ -83,7 +83,9 @@ class DomainPlacer:
 
     def _gather_nodes(self, found: _Field) -> None:
         """Machines with room by their domains; those that lack one of the keys are in none."""
-        having = np.flatnonzero(found.node_rooms)
+        having = found.node_rooms.nonzero()[0]
+        if not len(having):
+            return
         code = np.zeros(len(having), dtype=np.int64)
         columns = [self._kernel.nodes.column(key) for key in self._keys]
         for ids, values in columns:
@@ -98,11 +100,11 @@ class DomainPlacer:
 
     def _gather_claims(self, found: _Field) -> None:
         claims = self._kernel.claims
-        having = np.flatnonzero(found.claim_rooms)
+        having = found.claim_rooms.nonzero()[0]
         having = having[np.argsort(claims.pods[having], kind="stable")]
         kinds = claims.kinds[having]
-        for index in np.unique(kinds).tolist():
-            where = np.flatnonzero(kinds == index)
+        for index in sorted(set(kinds.tolist())):
+            where = (kinds == index).nonzero()[0]
             found.claim_cells[index] = _Cell(having[where].tolist(), where.tolist())
 
     # Many steps at once.

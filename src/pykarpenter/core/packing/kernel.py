@@ -22,6 +22,7 @@ from pykarpenter.core.packing.rungs import Consulted, Rung
 from pykarpenter.core.packing.templates import NODES, Template
 from pykarpenter.core.packing.topology import Topology
 from pykarpenter.core.ports import first_conflict
+from pykarpenter.core.resources import Resources
 from pykarpenter.core.topology.groups import GroupKind
 
 MANY = 2**31
@@ -61,6 +62,7 @@ class Kernel:
         self.node_shares: dict[int, list[Share]] = {}
         self.node_ports = {index: list(nodes.rows[index].ports) for index in nodes.with_ports}
         self.roots = [kinds.root(template) for template in templates]
+        self._charges: dict[tuple[int, bytes], Resources] = {}
         # Set while a class is being tried: pods wait for reserved capacity instead of looking further.
         self.deferred = ""
 
@@ -110,14 +112,14 @@ class Kernel:
                 become[index] = merged
                 by_frontier.setdefault(merged.frontier_id, []).append(index)
         for members in by_frontier.values():
+            top = become[members[0]].frontier
+            if len(members) == len(claims.present):
+                rooms = rooms_below(top, claims.used[: claims.count], cls.vector)
+                continue
             alive = np.zeros(len(self.kinds.kinds), dtype=bool)
             alive[members] = True
-            mask = alive[current]
-            where = np.flatnonzero(mask)
-            top = become[members[0]].frontier
-            if len(where) == len(current):
-                rooms = rooms_below(top, claims.used[: claims.count], cls.vector)
-            elif len(where):
+            where = alive[current].nonzero()[0]
+            if len(where):
                 rooms[where] = rooms_below(top, claims.used[where], cls.vector)
         for item in rung.hosts:
             item.group.grow(claims.count)
@@ -167,13 +169,15 @@ class Kernel:
     def put_on_claims(self, cls: PodClass, kind: Kind, positions: Ints, pods: Ints) -> int:
         """Place pods on claims that all become the given kind."""
         claims = self.claims
-        for position in positions[claims.kinds[positions] != kind.index].tolist():
-            self._narrowed(position, self.kinds.kinds[int(claims.kinds[position])], kind)
+        targets, amounts = positions.tolist(), pods.tolist()
+        for position, before in zip(targets, claims.kinds[positions].tolist(), strict=True):
+            if before != kind.index:
+                self._narrowed(position, self.kinds.kinds[before], kind)
         claims.kinds[positions] = kind.index
         claims.present.add(kind.index)
         claims.used[positions] += pods[:, None] * cls.vector
         claims.pods[positions] += pods
-        for position, count in zip(positions.tolist(), pods.tolist(), strict=True):
+        for position, count in zip(targets, amounts, strict=True):
             claims.shares[position].append(Share(cls, cls.placed, count))
             cls.placed += count
             if cls.ports:
@@ -185,7 +189,7 @@ class Kernel:
             if cls.devices:
                 self.devices.place_on_claim(cls, claims, position)
         self.topology.record_claims([*cls.counted_by, *cls.guards], kind, positions, pods)
-        return int(pods.sum())
+        return sum(amounts)
 
     def _narrowed(self, position: int, before: Kind, after: Kind) -> None:
         """Count the pods already on a claim where it is now known to be, and no longer where it cannot be."""
@@ -223,7 +227,7 @@ class Kernel:
         if single and self.starts_affinity(rung) is False:
             return 0
         rooms = self.node_rooms(cls, rung, guest)
-        found = np.flatnonzero(rooms)
+        found = rooms.nonzero()[0]
         if not len(found):
             return 0
         if cls.demand.attachments or cls.devices:
@@ -245,7 +249,7 @@ class Kernel:
         if not self.claims.count or (single and not self.starts_affinity(rung)):
             return 0
         rooms, become = self.claim_rooms(cls, rung, guest)
-        found = np.flatnonzero(rooms)
+        found = rooms.nonzero()[0]
         if not len(found):
             return 0
         found = found[np.argsort(self.claims.pods[found], kind="stable")]
@@ -387,8 +391,16 @@ class Kernel:
         self.care.settle(self.claims, position, relaxed)
         template = relaxed.template
         if template.remaining is not None:
-            template.charge(template.max_capacity(relaxed.surviving(cls.vector)))
+            template.charge(self._most_capacity(relaxed, cls))
         return placed
+
+    def _most_capacity(self, kind: Kind, cls: PodClass) -> Resources:
+        """What a new machine of the kind with one such pod is charged as: the most of all types that hold it."""
+        key = (kind.index, cls.vector.tobytes())
+        found = self._charges.get(key)
+        if found is None:
+            found = self._charges[key] = kind.template.max_capacity(kind.surviving(cls.vector))
+        return found
 
 
 def host_caps(item: Consulted, counts: Ints) -> Ints:

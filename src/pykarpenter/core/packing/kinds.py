@@ -160,12 +160,17 @@ class KindTable:
 def rooms_below(tops: Ints, used: Ints, vector: Ints) -> Ints:
     """How many pods fit beside what is used below any of the tops; one answer per row of `used`."""
     best = np.zeros(len(used), dtype=np.int64)
-    wanted = vector > 0
-    needs = vector[wanted]
+    needs = [(column, need) for column, need in enumerate(vector.tolist()) if need > 0]
+    others = [column for column, need in enumerate(vector.tolist()) if need <= 0]
     for top in tops:
-        free = top - used
-        each = (free[:, wanted] // needs).min(axis=1)
-        each[free.min(axis=1) < 0] = 0
+        each: Ints | None = None
+        for column, need in needs:
+            room = (top[column] - used[:, column]) // need
+            each = room if each is None else np.minimum(each, room, out=each)
+        if each is None:
+            continue
+        for column in others:
+            each[used[:, column] > top[column]] = 0
         np.maximum(best, each, out=best)
     return best
 

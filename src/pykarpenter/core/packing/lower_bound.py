@@ -15,6 +15,8 @@ from pykarpenter.core.cover.problem import CoverProblem
 from pykarpenter.core.interning import Bools, Ints
 from pykarpenter.core.packing.classes import PodClass
 from pykarpenter.core.packing.kernel import Kernel
+from pykarpenter.core.packing.kinds import Kind
+from pykarpenter.core.packing.rungs import Consulted
 from pykarpenter.core.topology.groups import Group, GroupKind
 
 HAS_SOLVER = find_spec("highspy") is not None
@@ -53,10 +55,17 @@ def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
     merged: dict[tuple[bytes, bytes, tuple[int, ...]], list[int]] = {}
     masks: list[Bools] = []
     rows: list[Ints] = []
+    number_of = {id(group): number for number, group in enumerate(groups)}
+    accepting: dict[tuple[int, ...], tuple[Bools, bytes]] = {}
     for cls in classes:
-        mask = accepting_machines(kernel, cls)
-        places = tuple(i for i, group in enumerate(groups) if _takes_place(cls, group))
-        key = (cls.vector.tobytes(), np.packbits(mask).tobytes(), places)
+        kinds = _possible_kinds(kernel, cls)
+        alike = tuple(kind.index for kind in kinds)
+        if alike not in accepting:
+            made = _rows_of(kernel, kinds)
+            accepting[alike] = (made, np.packbits(made).tobytes())
+        mask, packed = accepting[alike]
+        places = tuple(sorted({number_of[id(i.group)] for i in cls.rungs[-1].hosts if _takes_place(i)}))
+        key = (cls.vector.tobytes(), packed, places)
         known = merged.get(key)
         if known is None:
             row = np.zeros(width + len(groups), np.int64)
@@ -76,16 +85,31 @@ def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
 
 def accepting_machines(kernel: Kernel, cls: PodClass) -> Bools:
     """Machines that could take a pod of the class at any point of its ladder."""
-    parts: list[Bools] = []
+    return _rows_of(kernel, _possible_kinds(kernel, cls))
+
+
+def _possible_kinds(kernel: Kernel, cls: PodClass) -> list[Kind]:
+    """What a new machine could be for a pod of the class, for every pool and point of the ladder."""
+    found: list[Kind] = []
     for root in kernel.roots:
-        mask = np.zeros(len(root.rows), bool)
         for rung in cls.rungs:
             if root.template.untolerated(rung.tolerations) is not None:
                 continue
             for guest in rung.guests:
                 kind = kernel.with_guest(root, cls, guest)
                 if kind is not None:
-                    mask |= np.isin(root.rows, kind.rows)
+                    found.append(kind)
+    return found
+
+
+def _rows_of(kernel: Kernel, kinds: list[Kind]) -> Bools:
+    """The rows of all pools that belong to one of the kinds."""
+    parts: list[Bools] = []
+    for root in kernel.roots:
+        mask = np.zeros(len(root.rows), bool)
+        for kind in kinds:
+            if kind.template is root.template:
+                mask |= np.isin(root.rows, kind.rows)
         parts.append(mask)
     return np.concatenate(parts)
 
@@ -95,13 +119,14 @@ def _host_groups(classes: list[PodClass]) -> list[Group]:
     found: dict[int, Group] = {}
     for cls in classes:
         for item in cls.rungs[-1].hosts:
-            if item.counts_itself and item.group.rule.kind in (GroupKind.SPREAD, GroupKind.ANTI_AFFINITY):
+            if _takes_place(item):
                 found[id(item.group)] = item.group
     return list(found.values())
 
 
-def _takes_place(cls: PodClass, group: Group) -> bool:
-    return any(item.group is group and item.counts_itself for item in cls.rungs[-1].hosts)
+def _takes_place(item: Consulted) -> bool:
+    """Whether the rule lets only so many pods of a class share a machine."""
+    return item.counts_itself and item.group.rule.kind in (GroupKind.SPREAD, GroupKind.ANTI_AFFINITY)
 
 
 def _free(kernel: Kernel, problem: CoverProblem) -> Ints | None:

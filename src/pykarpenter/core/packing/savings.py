@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykarpenter.core.cover.problem import Bundle, CoverProblem
+from pykarpenter.core.interning import Bools, Ints
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import Kind
@@ -30,7 +31,7 @@ def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool])
     improved: dict[int, list[_Machine]] = {}
     shops = workshops(kernel)
     for number, shop in enumerate(shops):
-        today = float(sum(_claim_price(kernel, position) for position in shop.positions))
+        today = _price_today(kernel, shop)
         best = _best_cover(shop, effort, today, should_stop)
         planned = None if best is None else _within_limits(shop, kernel, best)
         if planned is not None:
@@ -40,12 +41,36 @@ def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool])
     return _rebuilt(kernel, shops, improved)
 
 
-def _claim_price(kernel: Kernel, position: int) -> float:
-    kind = kernel.kinds.kinds[int(kernel.claims.kinds[position])]
-    rows = kind.surviving(kernel.claims.used[position])
-    if not len(rows):
-        return float("inf")
-    return float(kind.selection.price[kind.template.table.row_type[rows]].min())
+def _price_today(kernel: Kernel, shop: Workshop) -> float:
+    """What the machines to be replaced cost as they are planned."""
+    claims, total = kernel.claims, 0.0
+    positions = np.array(shop.positions, dtype=np.int64)
+    of_kind = claims.kinds[positions]
+    for index in np.unique(of_kind).tolist():
+        kind = kernel.kinds.kinds[index]
+        price = kind.selection.price[kind.template.table.row_type[kind.rows]]
+        order = np.argsort(price, kind="stable")
+        used = claims.used[positions[of_kind == index]]
+        one = np.ones((len(used), 1), dtype=bool)
+        cheapest = _first_holding(kind.usable[order], used, one, np.zeros(len(order), dtype=np.int64))
+        total += float(price[order[cheapest]].sum()) if (cheapest >= 0).all() else float("inf")
+    return total
+
+
+def _first_holding(capacity: Ints, used: Ints, welcome: Bools, kind_of: Ints) -> Ints:
+    """For each row of `used` the first row of `capacity` that holds it and is of a kind that welcomes it, or -1."""
+    first = np.full(len(used), -1, dtype=np.int64)
+    if not len(capacity) or not len(used):
+        return first
+    # Resources of which every machine has enough for all decide nothing.
+    decisive = [(have, needed) for have, needed in zip(capacity.T, used.T, strict=True) if needed.max() > have.min()]
+    for start in range(0, len(used), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        fits = welcome[block][:, kind_of]
+        for have, needed in decisive:
+            fits &= have[None] >= needed[block, None]
+        first[block] = np.where(fits.any(axis=1), fits.argmax(axis=1), -1)
+    return first
 
 
 def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable[[], bool]) -> list[Bundle] | None:
@@ -73,13 +98,12 @@ def _right_sized(shop: Workshop, bundles: list[Bundle]) -> tuple[list[Bundle], f
     by_price = np.argsort(shop.price, kind="stable")
     capacity = shop.capacity[by_price]
     kind_of = shop.machine_kind[by_price]
-    used = np.array([bundle.pods @ shop.requests[bundle.classes] for bundle in bundles])
-    welcome = np.array([shop.welcome[bundle.classes].all(axis=0) for bundle in bundles])
-    chosen = np.zeros(len(bundles), dtype=np.int64)
-    for start in range(0, len(bundles), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        fits = (capacity[None] >= used[block, None]).all(axis=2) & welcome[block][:, kind_of]
-        chosen[block] = by_price[fits.argmax(axis=1)]
+    starts = np.cumsum([0, *(len(bundle.classes) for bundle in bundles[:-1])])
+    classes = np.concatenate([bundle.classes for bundle in bundles])
+    pods = np.concatenate([bundle.pods for bundle in bundles])
+    used = np.add.reduceat(shop.requests[classes] * pods[:, None], starts, axis=0)
+    welcome = np.logical_and.reduceat(shop.welcome[classes], starts, axis=0)
+    chosen = by_price[_first_holding(capacity, used, welcome, kind_of)]
     sized = [Bundle(int(machine), b.classes, b.pods) for machine, b in zip(chosen.tolist(), bundles, strict=True)]
     return sized, float(shop.price[chosen].sum())
 
@@ -117,6 +141,9 @@ def _planned_kind(shop: Workshop, kernel: Kernel, bundle: Bundle, times_chosen: 
 def _fits_limits(shop: Workshop, kernel: Kernel, machines: list[_Machine]) -> bool:
     remaining = shop.template.remaining or {}
     left = dict(remaining)
+    largest = shop.template.largest()
+    if all(amount >= len(machines) * largest.get(name, 0) for name, amount in remaining.items()):
+        return True
     for position in shop.positions:
         for name, amount in _largest(kernel, position).items():
             left[name] = left.get(name, 0) + amount

@@ -46,6 +46,7 @@ class Template:
     remaining: Resources | None
     _columns: ResourceColumns
     _tolerated: dict[tuple[Toleration, ...], Taint | None] = field(default_factory=dict)
+    _largest: Resources | None = None
 
     @property
     def name(self) -> str:
@@ -80,12 +81,15 @@ class Template:
         return blocked
 
     def within_limits(self, share: int = 1) -> Bools | None:
-        """Rows whose capacity is at most a share (1/share) of what the limits leave; None without limits."""
+        """Rows whose capacity is at most a share (1/share) of what the limits leave; None when they exclude none."""
         if self.remaining is None:
             return None
-        allowed = np.ones(self.table.row_count, dtype=bool)
         if self.remaining.get(NODES, 1) < 1:
             return np.zeros(self.table.row_count, dtype=bool)
+        most = self.largest()
+        if all(most.get(name, 0) <= max(left, -1) // share for name, left in self.remaining.items() if name != NODES):
+            return None
+        allowed = np.ones(self.table.row_count, dtype=bool)
         capacity = self.table.capacity()
         for name, left in self.remaining.items():
             if name != NODES and name in self._columns.names:
@@ -97,6 +101,12 @@ class Template:
         if self.remaining is not None:
             for name in self.remaining:
                 self.remaining[name] -= capacity.get(name, 0)
+
+    def largest(self) -> Resources:
+        """The most of each resource that any row has."""
+        if self._largest is None:
+            self._largest = self.max_capacity(np.arange(self.table.row_count))
+        return self._largest
 
     def max_capacity(self, rows: Ints) -> Resources:
         """The most that a machine of any of these rows adds to the pool's usage."""

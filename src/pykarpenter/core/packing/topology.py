@@ -261,7 +261,7 @@ class Topology:
                 continue
             if group.is_host:
                 group.grow(int(claims.max()) + 1)
-                np.add.at(group.claim_counts, claims, pods)
+                group.claim_counts[claims] += pods
                 group.host_total += total
                 continue
             for domain in domains:
