@@ -89,8 +89,10 @@ def crds(shared_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> N
 
 
 @pytest.fixture(autouse=True)
-def no_debts_of_earlier_tests() -> None:
-    """A test pays only for its own leaks: sockets that an earlier one dropped are collected before it starts."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
+def nothing_left_open() -> Iterator[None]:
+    """A test that drops a socket or a file fails itself, not whichever one runs when the collector finds it."""
+    yield
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
         gc.collect()
+    assert not found, [str(warning.message) for warning in found]

@@ -300,7 +300,10 @@ class HttpApi:
             self._measure_skew(response)
             if response.status >= 300:
                 await self._raise(response, identity, label)
-            yield response
+            try:
+                yield response
+            finally:
+                _hang_up(response)
 
     async def _raise(self, response: aiohttp.ClientResponse, identity: Identity, label: str) -> None:
         with _as_server_faults(label):
@@ -353,6 +356,16 @@ class HttpApi:
             self._observer.clock_skew(parsedate_to_datetime(date).timestamp() - self._clock.now())
         except ValueError:
             return
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """Give up a connection whose answer was not read to its end, at once.
+
+    A TLS goodbye waits for the other side; a loop that ends in the meantime would leak the socket.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 class _as_server_faults:  # noqa: N801 - reads as a statement where it is used
