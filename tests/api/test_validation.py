@@ -11,10 +11,10 @@ from pykarpenter.api.validation import ERROR, WARNING, validate_node_claim, vali
 REF = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 
 
-def pool(*, labels=None, limits=None, disruption=None, name="p", **spec):
+def pool(*, labels=None, annotations=None, limits=None, disruption=None, name="p", **spec):
     template = {"spec": {"nodeClassRef": REF, "requirements": []} | spec}
-    if labels is not None:
-        template["metadata"] = {"labels": labels}
+    if labels is not None or annotations is not None:
+        template["metadata"] = {"labels": labels or {}, "annotations": annotations or {}}
     body = {"metadata": {"name": name}, "spec": {"template": template, "limits": limits or {}}}
     if disruption is not None:
         body["spec"]["disruption"] = disruption
@@ -180,6 +180,26 @@ def test_b11_consolidation_after_a_few_seconds_warns_of_churn():
     assert problems(WARNING, disruption={"consolidateAfter": "1m"}) == []
 
 
+def test_consolidation_pause_that_cannot_be_read_is_a_warning():
+    """The schema's pattern allows any number; consolidation stops, launches go on."""
+    forever = {"consolidateAfter": "99999999999999999h"}
+    assert problems(disruption=forever) == []
+    (path, value) = problems(WARNING, disruption=forever)[0]
+    assert (path, value) == ("spec.disruption.consolidateAfter", "99999999999999999h")
+    assert problems(WARNING, disruption={"consolidateAfter": "Never"}) == []
+
+
+@pytest.mark.parametrize("key", ["bad key!", "a/b/c", "", "x" * 64])
+def test_annotations_need_keys_that_an_api_server_accepts(key):
+    """It would refuse every NodeClaim of the pool, and pods would wait for ever."""
+    assert problems(annotations={key: "x"}) == [(f"spec.template.metadata.annotations.{key}", key)]
+
+
+def test_annotations_may_have_capitals_and_any_value():
+    """Their keys are compared without case, and values are free text."""
+    assert problems(annotations={"Example.COM/Note": "any text, really"}) == []
+
+
 def test_pool_name_must_fit_into_a_label():
     """Nodes carry it as the value of karpenter.sh/nodepool."""
     assert problems(name="x" * 63) == []
@@ -231,6 +251,12 @@ def test_overlays_are_checked_alike():
         "spec.price",
         "spec.capacity.cpu",
     ]
+
+
+def test_warning_does_not_call_the_value_invalid():
+    """It is allowed, and only probably not meant."""
+    (found,) = validate_node_pool(pool(limits={"gpu": "5"}))
+    assert found.text().startswith('spec.limits.gpu: "gpu" is no resource that nodes have')
 
 
 def test_problem_reads_as_one_line():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pykarpenter.controllers.metrics.refreshing import Refresher
+from pykarpenter.runtime import logs
+from pykarpenter.runtime.clock import SystemClock
 from pykarpenter.runtime.gauge_tables import GaugeTable
 
 VALUE, AGE = "karpenter_nodes_allocatable", "karpenter_nodes_current_lifetime_seconds"
@@ -50,3 +53,23 @@ def test_a_reader_does_not_mind_changes_while_it_reads() -> None:
     for number in range(5_000):
         table.drop(str(number))
     assert len((first + b"".join(reading)).splitlines()) == 5_002
+
+
+async def test_an_object_that_cannot_be_shown_is_told_once_per_mistake() -> None:
+    """It comes again every five seconds; the log is for news."""
+    said: list[str] = []
+    mistakes = iter(["one", "one", "", "two"])
+
+    def render(key: str) -> None:
+        if mistake := next(mistakes):
+            raise ValueError(mistake)
+
+    refresher = Refresher("metrics.test", render, SystemClock(), lambda: None)
+    logs.configure("error", clock=SystemClock(), commit="", write=said.append)
+    try:
+        for _ in range(4):
+            refresher.touch("a")
+            await refresher.step()
+    finally:
+        logs.silence()
+    assert [("one" in line, "two" in line) for line in said] == [(True, False), (False, True)]

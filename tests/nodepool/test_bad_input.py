@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from pykarpenter.api import kinds
+from pykarpenter.api import kinds, labels
 from pykarpenter.kube.errors import Invalid
+from pykarpenter.runtime import logs
 from tests.crds.bad_pools import REFUSED, bad_pool
 from tests.nodepool.world import CLASS_REF, in_world
 
@@ -153,6 +154,29 @@ def test_b11_churn_is_warned_of_and_allowed(fields):
         assert (await world.condition("Ready")).status == "True"
 
     in_world(story)
+
+
+def test_template_duration_beyond_go_makes_the_pool_not_ready_and_fails_nothing():
+    """The pattern allows any number. The mistake is told once, where the user looks, not with every retry."""
+
+    async def story(world):
+        lines = []
+        logs.configure("error", clock=world.clock, commit="", write=lines.append)
+        await world.pool(expireAfter="99999999999999999h")
+        await asyncio.sleep(60)
+        condition = await world.condition("ValidationSucceeded")
+        assert condition.status == "False"
+        assert condition.message.startswith("spec.template.spec.expireAfter: ")
+        assert "longer than 2562047h" in condition.message
+        await world.api.patch(kinds.NODE_POOL, "p", {"spec": {"template": {"spec": {"expireAfter": "1h"}}}})
+        await asyncio.sleep(SETTLE_S)
+        assert lines == []
+        assert labels.NODEPOOL_HASH in (await world.seen()).metadata.annotations
+
+    try:
+        in_world(story)
+    finally:
+        logs.silence()
 
 
 def test_b12_switching_replicas_on_or_off_is_refused():

@@ -196,3 +196,11 @@ def test_node_that_goes_leaves_its_claim_behind() -> None:
     delete(state, gone)
     (view,) = state.views()
     assert (view.name, view.node, view.initialized) == ("c1", None, False)
+
+
+def test_an_amount_that_cannot_be_read_is_no_room_and_stops_nobody() -> None:
+    """A CRD's pattern accepts `1e1.5`; one such claim must not keep the others from being seen (L6)."""
+    state = cluster(claim("odd", requests={"cpu": "1e1.5", "memory": "1Gi"}), claim("good", provider_id="kwok://n1"))
+    odd, good = sorted(state.views(), key=lambda view: view.name, reverse=True)
+    assert (odd.name, odd.allocatable) == ("odd", {"cpu": 0, "memory": 2**30})
+    assert good.allocatable["cpu"] == 4000

@@ -19,19 +19,23 @@ _UNITS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 NEVER = "Never"
 NANOSECONDS = 10**9
 _INT64_MAX = 2**63 - 1
+# More digits say nothing that a duration can hold, and would take long to read.
+_MOST_DIGITS = 100
+_TOO_LONG = "is longer than 2562047h (292 years), the longest there is"
 
 
 class InvalidDuration(ValueError):
-    """Text that is not a Go duration."""
+    """Text that is not a Go duration; `remedy` says what would be."""
 
-    def __init__(self, value: object) -> None:
-        super().__init__(f"invalid duration {value!r}: expected Go notation such as 30s, 10m or 1h30m")
+    def __init__(self, value: object, remedy: str = "expected Go notation such as 30s, 10m or 1h30m") -> None:
+        super().__init__(f"invalid duration {value!r}: {remedy}")
         self.value = value
+        self.remedy = remedy
 
 
 @lru_cache(maxsize=4096)
@@ -47,11 +51,17 @@ def parse_duration_ns(text: str) -> int:
         match = _PART.match(rest, position)
         if match is None:
             raise InvalidDuration(text)
-        total += Fraction(match.group(1).rstrip(".")) * _UNITS[match.group(2)]
+        number = match.group(1).rstrip(".")
+        if len(number) > _MOST_DIGITS:
+            raise InvalidDuration(text, _TOO_LONG)
+        total += Fraction(number) * _UNITS[match.group(2)]
         position = match.end()
-    if position == 0 or total > _INT64_MAX:
+    if position == 0:
         raise InvalidDuration(text)
-    return sign * int(total)
+    nanoseconds = sign * int(total)
+    if not -_INT64_MAX - 1 <= nanoseconds <= _INT64_MAX:
+        raise InvalidDuration(text, _TOO_LONG)
+    return nanoseconds
 
 
 def parse_duration(text: str) -> float:

@@ -30,7 +30,11 @@ _SUFFIXES: dict[str, Fraction] = {
     "Pi": Fraction(2**50),
     "Ei": Fraction(2**60),
 }
-_PATTERN = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+_PATTERN = re.compile(r"([+-]?)([0-9]*)\.?([0-9]*)(?:[eE]([+-]?[0-9]+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?")
+
+# An API server takes numbers of any length. Digits and exponents beyond this only say "beyond every machine" or "next
+# to nothing", and reading them exactly would take for ever.
+_MOST_DIGITS = 100
 
 # The largest magnitude Kubernetes keeps exactly; beyond it quantities are capped there too.
 INT64_MAX = 2**63 - 1
@@ -53,13 +57,31 @@ def _parse_text(text: str) -> Fraction:
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise InvalidQuantity(text)
-    sign, digits, exponent, suffix = match.groups()
-    number = Fraction(digits.rstrip(".") if digits.endswith(".") else digits)
+    sign, whole, part, exponent, suffix = match.groups()
+    if not whole and not part:
+        raise InvalidQuantity(text)
+    number = _number(whole, part)
     if exponent:
-        number *= Fraction(10) ** int(exponent[1:])
+        number *= Fraction(10) ** _exponent(exponent)
     elif suffix:
         number *= _SUFFIXES[suffix]
     return -number if sign == "-" else number
+
+
+def _number(whole: str, part: str) -> Fraction:
+    whole, part = whole.lstrip("0"), part.rstrip("0")
+    if len(whole) > _MOST_DIGITS:
+        return Fraction(10**_MOST_DIGITS)
+    if len(part) > _MOST_DIGITS:
+        # Cut off, but never to nothing: a request that is not zero stays one.
+        part = part[: _MOST_DIGITS - 1] + "1"
+    return Fraction(int(whole + part or "0"), 10 ** len(part))
+
+
+def _exponent(text: str) -> int:
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    size = _MOST_DIGITS if len(digits) > len(str(_MOST_DIGITS)) else min(int(digits), _MOST_DIGITS)
+    return -size if text.startswith("-") else size
 
 
 def parse_quantity(value: str | int | float) -> Fraction:

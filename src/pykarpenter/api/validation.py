@@ -38,6 +38,8 @@ class Problem:
     severity: str = ERROR
 
     def text(self) -> str:
+        if self.severity == WARNING:
+            return f"{self.path}: {_shown(self.value)} {self.message}"
         return f"{self.path}: invalid value {_shown(self.value)}: {self.message}"
 
 
@@ -56,6 +58,7 @@ def validate_node_pool(pool: NodePool, rules: LabelRules = labels.DEFAULT_RULES)
     return [
         *_pool_name(pool.metadata.name),
         *template_labels(pool.spec.template.metadata.labels, "spec.template.metadata.labels", rules),
+        *_annotations(pool.spec.template.metadata.annotations, "spec.template.metadata.annotations"),
         *_claim_fields(spec, path, rules, in_pool=True),
         *limits(pool.spec.limits, "spec.limits"),
         *_churn(pool),
@@ -143,6 +146,13 @@ def template_labels(values: Mapping[str, str], path: str, rules: LabelRules) -> 
             yield Problem(where, key, wrong)
         if wrong := label_value(value):
             yield Problem(where, value, wrong)
+
+
+def _annotations(values: Mapping[str, str], path: str) -> Iterator[Problem]:
+    """An API server would refuse every NodeClaim with such a key; annotations may have capitals in their domain."""
+    for key in values:
+        if wrong := label_key(key.lower()):
+            yield Problem(f"{path}.{key}", key, wrong.replace("label", "annotation"))
 
 
 def _claim_fields(
@@ -245,8 +255,8 @@ def _duration(text: str | None, path: str) -> Iterator[Problem]:
         return
     try:
         negative = parse_duration(text) < 0
-    except InvalidDuration:
-        yield Problem(path, text, "is no duration; write 30s, 10m or 1h30m")
+    except InvalidDuration as error:
+        yield Problem(path, text, error.remedy)
         return
     if negative:
         yield Problem(path, text, "is negative; write a duration of 0s or more")
@@ -293,6 +303,14 @@ def _churn(pool: NodePool) -> Iterator[Problem]:
             WARNING,
         )
     pause = _seconds(pool.spec.disruption.consolidate_after)
+    if pause is None and pool.spec.disruption.consolidate_after != NEVER:
+        # No error: launches need not stop because of it.
+        yield Problem(
+            "spec.disruption.consolidateAfter",
+            pool.spec.disruption.consolidate_after,
+            "cannot be read, so no node of the pool is consolidated; write 30s, 10m, 1h30m or Never",
+            WARNING,
+        )
     if pause is not None and 0 < pause < _SHORT_CONSOLIDATION_S:
         yield Problem(
             "spec.disruption.consolidateAfter",

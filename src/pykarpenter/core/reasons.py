@@ -22,6 +22,7 @@ class Why(StrEnum):
     NO_NODE_POOLS = "NoNodePools"
     TAINT = "TaintNotTolerated"
     REQUIREMENT = "RequirementConflict"
+    OTHER_POOL = "OtherNodePoolAskedFor"
     UNDEFINED_LABEL = "UndefinedLabel"
     RESOURCES = "InsufficientResources"
     OFFERING = "NoOffering"
@@ -116,4 +117,12 @@ class Refusal:
         """One line for an event: the pools' reasons when there are any."""
         if not self.pools:
             return self.message
-        return "; ".join(f'nodepool "{p.pool}": {p.message}' for p in self.pools)
+        # Events are cut: pools that the pod itself rules out must not hide what is wrong with those it wants.
+        asked = [f'nodepool "{p.pool}": {p.message}' for p in self.pools if p.why is not Why.OTHER_POOL]
+        others = [p.pool for p in self.pools if p.why is Why.OTHER_POOL]
+        if others and asked:
+            asked.append(f"{len(others)} other nodepools are not what the pod asks for")
+        if not asked:
+            listed = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+            return f"{self.pools[0].message}, but the nodepools are {listed}"
+        return "; ".join(asked)

@@ -15,7 +15,7 @@ most it can turn out to have, because that is what counts against the pool's lim
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pykarpenter.api import labels
 from pykarpenter.api.meta import condition_status
@@ -135,7 +135,7 @@ def _allocatable(node: Node | None, claim: NodeClaim | None, initialized: bool) 
     if claim is None:
         return _known(node.status.allocatable) if node is not None else {}
     if not is_launched(claim):
-        return requested(claim.spec.resources.requests)
+        return _known(claim.spec.resources.requests, requested)
     return _filled(node.status.allocatable if node is not None else {}, claim.status.allocatable, initialized)
 
 
@@ -149,17 +149,17 @@ def _filled(observed: Quantities, expected: Quantities, initialized: bool) -> Re
     return result
 
 
-def _known(quantities: Quantities) -> Resources:
+def _known(quantities: Quantities, read: Callable[[Quantities], Resources] = available) -> Resources:
     """Amounts that can be read; one that cannot is unknown, and unknown room is no room."""
     try:
-        return available(quantities)
+        return read(quantities)
     except InvalidQuantity:
-        return {name: _readable(name, value) for name, value in quantities.items()}
+        return {name: _readable(name, value, read) for name, value in quantities.items()}
 
 
-def _readable(name: str, value: str | int | float) -> int:
+def _readable(name: str, value: str | int | float, read: Callable[[Quantities], Resources]) -> int:
     try:
-        return available({name: value})[name]
+        return read({name: value})[name]
     except InvalidQuantity:
         return 0
 
@@ -182,4 +182,4 @@ def promised_capacity(claim: NodeClaim, types: tuple[InstanceType, ...] = ()) ->
         (set(r.values) for r in claim.spec.requirements if r.key == labels.INSTANCE_TYPE and r.operator == "In"), None
     )
     fitting = [item.capacity for item in types if listed is None or item.name in listed]
-    return maximum(requested(claim.spec.resources.requests), *fitting)
+    return maximum(_known(claim.spec.resources.requests, requested), *fitting)

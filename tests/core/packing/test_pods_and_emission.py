@@ -322,9 +322,34 @@ def test_daemons_only_take_room_on_types_they_run_on() -> None:
 
 def test_b22_the_nearest_type_and_its_shortfall_are_named() -> None:
     """The user learns how far off the request is."""
-    refusal = plan_of([make_pod(cpu="6")]).unschedulable["default/pod"]
+    tainted = [make_pool(f"z{number}", taints=[Taint(key="t", effect="NoSchedule")]) for number in range(9)]
+    pools = [*tainted, make_pool("open")]
+    refusal = plan_of([make_pod(cpu="6")], pools=pools).unschedulable["default/pod"]
+    # The pool that came closest leads, since events are cut.
+    assert refusal.pools[0].pool == "open"
     assert refusal.pools[0].nearest == "small lacks 2 cpu"
     assert dict(refusal.pools[0].removed)["resources"] == 1
+
+
+def test_pools_that_the_pod_rules_out_itself_do_not_hide_the_one_it_wants() -> None:
+    """Events are cut at 1024 characters; twenty pools of other teams would fill them."""
+    pools = [make_pool(f"team-{number:02}") for number in range(20)]
+    pools.append(make_pool("z-mine", taints=[Taint(key="t", effect="NoSchedule")]))
+    refusal = plan_of([make_pod(node_selector={labels.NODEPOOL: "z-mine"})], pools=pools).unschedulable["default/pod"]
+    assert refusal.text() == (
+        'nodepool "z-mine": did not tolerate taint t:NoSchedule; 20 other nodepools are not what the pod asks for'
+    )
+    assert [pool.why for pool in refusal.pools] == [Why.TAINT, *[Why.OTHER_POOL] * 20]
+
+
+def test_a_pool_that_does_not_exist_is_told_with_those_that_do() -> None:
+    """Most likely it is a typing error."""
+    pools = [make_pool(f"team-{number}") for number in range(7)]
+    refusal = plan_of([make_pod(node_selector={labels.NODEPOOL: "gone"})], pools=pools).unschedulable["default/pod"]
+    assert refusal.text() == (
+        "it needs karpenter.sh/nodepool In [gone], but the nodepools are "
+        "team-6, team-5, team-4, team-3, team-2 and 2 more"
+    )
 
 
 def test_reasons_count_what_each_step_removed() -> None:

@@ -218,6 +218,8 @@ CUSTOM = [
     _widget(size=1, tags=[{"value": "a"}]),
     _widget(size=1, tags=[{"key": "a"}, {"key": "reserved"}]),
     _widget(size=1, tags="x"),
+    _widget(size=1, tags=[None]),
+    _widget(size=1, tags=[{"key": "a"}, None]),
     _widget(size=1, labels={"a": ""}),
     _widget(size=1, labels={"a": 1}),
     _widget(size=1, labels={"a": "1", "b": "2", "c": "3"}),

@@ -180,6 +180,11 @@ def test_a_facet_is_refused_with_path_and_value(spec: dict[str, Any], field: str
         ),
         ({"size": 1, "tags": [{"value": "v"}]}, "spec.tags[0].key", "Required value"),
         (
+            {"size": 1, "tags": [None]},
+            "spec.tags[0]",
+            'Invalid value: "null": spec.tags[0] in body must be of type object: "null"',
+        ),
+        (
             {"size": 1, "when": "noon"},
             "spec.when",
             'Invalid value: "noon": spec.when in body must be of type date-time: "noon"',

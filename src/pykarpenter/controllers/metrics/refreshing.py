@@ -1,7 +1,7 @@
 """Keeps rendered gauges behind the cluster by a few seconds, a slice of the changed objects at a time.
 
 Changes only note a key; rendering happens in the loop's step, which lets others run between slices. A key that cannot
-be rendered is left out and logged: metrics are never worth an exception elsewhere.
+be rendered is left out and logged, once per mistake: metrics are never worth an exception elsewhere.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class Refresher:
         self._render = render
         self._finish = finish
         self._dirty: dict[str, None] = {}
+        # What was said about keys that cannot be rendered; they come again with every pass.
+        self._told: dict[str, str] = {}
         self._loop = Loop(name, self.step, clock=clock)
         self._log = get_logger(controller=name)
 
@@ -39,8 +41,11 @@ class Refresher:
         for number, key in enumerate(keys, start=1):
             try:
                 self._render(key)
+                self._told.pop(key, None)
             except Exception as error:
-                self._log.error("metrics of an object left out", key=key, error=error)
+                if self._told.get(key) != str(error):
+                    self._told[key] = str(error)
+                    self._log.error("metrics of an object left out", key=key, error=error)
             if number % SLICE == 0:
                 await asyncio.sleep(0)
         self._finish()

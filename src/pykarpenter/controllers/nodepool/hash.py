@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pykarpenter.api import kinds
+from pykarpenter.api.duration import InvalidDuration
 from pykarpenter.api.nodepool import NodePool
 from pykarpenter.controllers.nodepool.pools import PoolController
 from pykarpenter.core.pool_hash import hash_writes
@@ -14,7 +15,11 @@ class PoolHash(PoolController):
     name = "nodepool.hash"
 
     async def reconcile(self, pool: NodePool) -> Result | None:
-        writes = hash_writes(pool, self.pools.claims_of(pool))
+        try:
+            writes = hash_writes(pool, self.pools.claims_of(pool))
+        except InvalidDuration:
+            # Validation tells it; until the template is corrected nothing is launched from it.
+            return None
         # Claims first: a pool with the new version and claims with the old hash would look drifted for ever.
         for claim, wanted in writes.claims:
             body = {"metadata": {"resourceVersion": claim.metadata.resource_version, "annotations": wanted}}

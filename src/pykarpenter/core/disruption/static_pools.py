@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pykarpenter.api import labels
 from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodepool import NodePool
-from pykarpenter.api.quantity import requested
+from pykarpenter.api.quantity import InvalidQuantity, available_units
 from pykarpenter.core.disruption.allowance import Allowances
 from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.candidates import Candidate, World
@@ -133,10 +133,13 @@ def can_refill(pool: NodePool) -> bool:
 
 
 def node_headroom(world: World, pool: NodePool) -> int:
-    """Machines that may still be added under `limits.nodes`, promised ones counted."""
+    """Machines that may still be added under `limits.nodes`, promised ones counted; none under one without meaning."""
     if "nodes" not in pool.spec.limits:
         return UNLIMITED
-    limit = requested({"nodes": pool.spec.limits["nodes"]})["nodes"]
+    try:
+        limit = available_units("nodes", pool.spec.limits["nodes"])
+    except InvalidQuantity:
+        return 0
     existing = sum(1 for view in world.by_pool.get(pool.name, ()) if view.claim is not None)
     promised = world.snapshot.promised.get(pool.name, {}).get("nodes", 0)
     return max(0, limit - existing - promised)

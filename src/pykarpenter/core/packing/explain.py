@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from pykarpenter.api import labels
 from pykarpenter.api.quantity import format_quantities, format_units
 from pykarpenter.core.interning import Bools, Ints
 from pykarpenter.core.packing.classes import PodClass
@@ -51,12 +52,20 @@ class Explainer:
         pools += [
             PoolRefusal(name, refusal.why, refusal.message) for name, refusal in sorted(self._empty_pools.items())
         ]
-        pools += self._idle_pools
+        pools = self._asked_first([*pools, *self._idle_pools], rung)
         details = {"requests": format_quantities(cls.requests), "existingNodes": self._nodes(cls, rung)}
         if not pools:
             return Refusal(Why.NO_NODE_POOLS, "no dynamic nodepools found", details=details)
         reasons = {pool.why for pool in pools}
         return Refusal(pools[0].why if len(reasons) == 1 else _leading(pools), pools[0].message, tuple(pools), details)
+
+    def _asked_first(self, pools: list[PoolRefusal], rung: Rung) -> list[PoolRefusal]:
+        """The pool that came closest first; those that the pod's own `karpenter.sh/nodepool` rules out come last."""
+        wanted = self._kernel.kinds.sets[rung.guests[0]].get_or_exists(labels.NODEPOOL)
+        message = f"it needs {_text(wanted)}"
+        others = [PoolRefusal(pool.pool, Why.OTHER_POOL, message) for pool in pools if not wanted.allows(pool.pool)]
+        asked = [pool for pool in pools if wanted.allows(pool.pool)]
+        return [*sorted(asked, key=lambda pool: -len(pool.removed)), *others]
 
     # One pool.
 

@@ -183,8 +183,8 @@ def limits_left(pool: NodePool, usages: Sequence[Mapping[str, int]]) -> Resource
         try:
             left[name] = available_units(name, value)
         except InvalidQuantity:
-            # Admission refuses such a limit; one that slips through never binds.
-            continue
+            # The pool is about to lose its Ready; until then an unknown limit leaves no room.
+            left[name] = 0
     if not left:
         return None
     for usage in usages:

@@ -63,7 +63,7 @@ def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
 
 def violations(schema: Schema, value: Any, old: Any, path: str = "") -> Iterator[FieldError]:
     """Everything in a value that the schema refuses."""
-    if value is old or (old is not None and value == old):
+    if value is not None and (value is old or value == old):
         return
     wrong = _type_error(schema, value, path)
     if wrong is not None:
