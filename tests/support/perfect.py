@@ -63,7 +63,7 @@ def _ready(snapshot: ClusterSnapshot) -> list[NodeView]:
     return found
 
 
-def carried_out(snapshot: ClusterSnapshot, command: Command, name: str) -> ClusterSnapshot:
+def carried_out(snapshot: ClusterSnapshot, command: Command, prefix: str) -> ClusterSnapshot:
     pods = {pod.key: pod for view in snapshot.nodes for pod in view.pods}
     gone = [view for view in snapshot.nodes if view.name in command.nodes]
     staying = {view.name: view for view in snapshot.nodes if view.name not in command.nodes}
@@ -73,7 +73,8 @@ def carried_out(snapshot: ClusterSnapshot, command: Command, name: str) -> Clust
         staying[view.name] = dataclasses.replace(
             view, pods=tuple(sorted((*view.pods, *arrived), key=lambda pod: pod.key))
         )
-    for claim in command.replacements:
+    for number, claim in enumerate(command.replacements):
+        name = f"{prefix}-{number}" if number else prefix
         kind = next(t for t in snapshot.instance_types[claim.node_pool] if t.name == claim.choice.instance_type)
         like = gone[0]
         values = {

@@ -130,6 +130,8 @@ annotations:
   value: {{ .packingEffort | quote }}
 - name: CROSS_POOL_COST
   value: {{ .crossPoolCost | quote }}
+- name: CONSOLIDATION_SEARCH
+  value: {{ .consolidationSearch | quote }}
 - name: CONSOLIDATION_REPLACEMENTS
   value: {{ .consolidationReplacements | quote }}
 - name: MIN_SAVING

@@ -65,11 +65,6 @@ def _run(ctx: click.Context, provider: str | None, kubeconfig: str, context: str
         settings, warnings = load_settings({**flags, **extra}, os.environ, own)
     except BadSettings as error:
         problems.extend(error.problems)
-    if settings.consolidation_replacements == "many":
-        problems.append(
-            "--consolidation-replacements: many is for `pykarpenter consolidate`, which only shows; "
-            "run carries out commands with one replacement at most, use one"
-        )
     clock = SystemClock()
     config: ClusterConfig | None = None
     try:

@@ -168,6 +168,8 @@ def _disruption(settings: Settings, types: Catalog, recording: Mapping[str, Any]
         min_values_policy=settings.min_values_policy,
         min_saving=settings.min_saving,
         eviction_price=settings.eviction_price,
+        best_sets=settings.consolidation_search == "best",
+        many_replacements=settings.consolidation_replacements == "many",
         reservation_id_label=RESERVATION_ID,
         label_rules=types.label_rules,
         repair=RepairRules(_policy(item) for item in policies) if repairs else None,

@@ -83,9 +83,15 @@ OWN_SETTINGS: tuple[Setting, ...] = (
     ),
     _switch("cross-pool-cost", False, "let a cheaper pool win over a heavier one"),
     _setting(
+        "consolidation-search",
+        "compatible",
+        "compatible takes what Karpenter's search finds; best looks further and takes the best command found",
+        choice("compatible", "best"),
+    ),
+    _setting(
         "consolidation-replacements",
         "one",
-        "replacements of one consolidation: one, or many in `consolidate`",
+        "replacements of one consolidation: one, or many",
         choice("one", "many"),
     ),
     _setting("min-saving", "0", "$/h below which consolidation does not act; 0 is off", price),
@@ -136,6 +142,7 @@ class Settings:
     scheduler_config: tuple[TopologySpreadConstraint, ...] = ()
     packing_effort: str = "normal"
     cross_pool_cost: bool = False
+    consolidation_search: str = "compatible"
     consolidation_replacements: str = "one"
     min_saving: float = 0.0
     eviction_price: float = 0.001
@@ -214,6 +221,8 @@ def _warnings(settings: Settings, env: Mapping[str, str], known: Sequence[str]) 
     gates = settings.feature_gates
     if gates.unknown:
         warnings.append(f"unknown feature gates are ignored: {', '.join(gates.unknown)}")
+    if settings.consolidation_replacements == "many" and settings.consolidation_search != "best":
+        warnings.append("consolidation-replacements=many has no effect without consolidation-search=best")
     if gates.terminate_first_repair and not gates.node_repair:
         warnings.append("feature gate TerminateFirstRepair has no effect without NodeRepair")
     misspelt = _misspelt(env, known)

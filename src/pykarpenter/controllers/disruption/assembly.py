@@ -49,6 +49,8 @@ def disruption_settings(ctx: Context) -> DisruptionSettings:
         min_values_policy=settings.min_values_policy,
         min_saving=settings.min_saving,
         eviction_price=settings.eviction_price,
+        best_sets=settings.consolidation_search == "best",
+        many_replacements=settings.consolidation_replacements == "many",
         reservation_id_label=traits.reservation_id_label,
         label_rules=traits.label_rules,
         managed_class_kinds=frozenset((kind.group, kind.kind) for kind in traits.node_classes),

@@ -87,6 +87,7 @@ class DisruptionLoop:
         self._stamp = ChangeStamp()
         self._nothing_at: dict[str, float] = {}
         self._unseen: tuple[str, ...] = ()
+        self._nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
         # When each workload was last displaced by a command of ours; a restart forgets it.
         self._displaced_at: dict[str, float] = {}
         self.waiting: Waiting | None = None
@@ -134,6 +135,7 @@ class DisruptionLoop:
             unseen_pools=self._unseen,
             back_off_until=self._back_off.until(),
             displaced_at=dict(self._displaced_at),
+            nothing_better_at=self._nothing_better_at,
         )
         return World(snapshot, self._settings, memory)
 
@@ -164,6 +166,7 @@ class DisruptionLoop:
                 self._nothing_at[run.method] = stamp
             if run.method is Method.SINGLE_NODE:
                 self._unseen = run.unseen_pools
+        self._nothing_better_at = plan.nothing_better_at or self._nothing_better_at
 
     async def _validate_due(self) -> bool:
         """The second look of a command whose pause is over; whether it was started."""

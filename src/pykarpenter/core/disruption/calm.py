@@ -33,6 +33,13 @@ def weight(pods: Iterable[Pod], displaced_at: Mapping[str, float], now: float) -
     return math.fsum(AGAIN if again else 1.0 for again in recent)
 
 
+def must_save(world: World, candidates: Sequence[Candidate]) -> float:
+    """What moving the candidates' pods has to save, in $/h."""
+    pods = [pod for candidate in candidates for pod in candidate.pods]
+    counted = weight(pods, world.memory.displaced_at, world.now)
+    return max(world.settings.min_saving, world.settings.eviction_price * counted)
+
+
 def not_worth_it(world: World, candidates: Sequence[Candidate], saving: float) -> Blocker | None:
     """What speaks against moving the candidates' pods for this much; None when it pays."""
     minimum, price = world.settings.min_saving, world.settings.eviction_price

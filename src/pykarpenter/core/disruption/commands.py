@@ -177,6 +177,8 @@ class DisruptionPlan:
     runs: tuple[MethodRun, ...] = ()
     # Usable disruptions: by pool and reason (allowed before subtracting, consuming).
     allowances: Mapping[tuple[str, Reason], tuple[int, int]] = field(default_factory=dict)
+    # Change stamp and budgets under which the search over sets found nothing better than the methods did.
+    nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
 
     @property
     def commands(self) -> tuple[Command, ...]:

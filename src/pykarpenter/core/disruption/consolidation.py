@@ -1,4 +1,4 @@
-"""Whether a set of machines can go for less money: deleted outright, or for one cheaper machine.
+"""Whether a set of machines can go for less money: deleted outright, or for cheaper machines, by default one.
 
 Decides from one simulation and known prices. A replacement must be cheaper even at its worst launch, so that a
 shortage of the cheap offering cannot turn a saving into a loss.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from pykarpenter.api import labels
 from pykarpenter.core.disruption.blockers import Blocker, Notice
-from pykarpenter.core.disruption.calm import not_worth_it
+from pykarpenter.core.disruption.calm import must_save, not_worth_it
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, Decision, Method, Reason, command_id
 from pykarpenter.core.disruption.holds import back_off_blocker
@@ -28,6 +28,7 @@ from pykarpenter.core.disruption.prices import (
 )
 from pykarpenter.core.disruption.selection import node_notice
 from pykarpenter.core.disruption.settings import SPOT_FLEXIBILITY
+from pykarpenter.core.disruption.several import limits, too_dear
 from pykarpenter.core.disruption.simulation import Outcome, Simulation, simulate
 from pykarpenter.core.disruption.staging import unschedulable
 from pykarpenter.core.plans import PlannedClaim
@@ -43,10 +44,13 @@ class Proposal:
 
 
 def propose(
-    world: World, simulation: Simulation, candidates: Sequence[Candidate], method: Method
+    world: World, simulation: Simulation, candidates: Sequence[Candidate], method: Method, most_claims: int = 1
 ) -> Proposal | Blocker:
-    """The command for exactly these candidates, or why there is none."""
-    outcome = simulate(world, simulation, candidates, consolidation=True)
+    """The command for exactly these candidates with at most so many replacements, or why there is none.
+
+    With more than one the new machines are the cheapest mix that provisioning would find.
+    """
+    outcome = simulate(world, simulation, candidates, consolidation=True, cheapest_mix=most_claims > 1)
     if not outcome.ok:
         return unschedulable(outcome)
     paid = price_of(candidates)
@@ -54,19 +58,55 @@ def propose(
         return Blocker(Why.PRICE_UNKNOWN, "the price of a candidate is unknown, so no saving can be shown")
     if not outcome.claims:
         return not_worth_it(world, candidates, paid) or Proposal(_command(world, candidates, method, outcome, (), paid))
-    if len(outcome.claims) > 1:
+    if len(outcome.claims) > most_claims:
         message = f"can't remove without creating {len(outcome.claims)} candidates"
         return Blocker(Why.TOO_MANY_REPLACEMENTS, message, price_now=paid)
     held = next((b for c in candidates if (b := back_off_blocker(world, c.pool.name)) is not None), None)
     if held is not None:
         return held
-    priced = replacement(world, candidates, outcome.claims[0], paid)
+    priced = _paying(world, candidates, outcome.claims, paid)
     if isinstance(priced, Blocker):
         return priced
-    claim, options = priced
-    saving = paid - options[0].best
-    command = _command(world, candidates, method, outcome, (claim,), saving)
-    return not_worth_it(world, candidates, saving) or Proposal(command, tuple(options))
+    claims = tuple(claim for claim, _ in priced)
+    saving = paid - math.fsum(options[0].best for _, options in priced)
+    return Proposal(_command(world, candidates, method, outcome, claims, saving), tuple(priced[0][1]))
+
+
+Priced = tuple[PlannedClaim, list[Option]]
+
+
+def _paying(
+    world: World, candidates: Sequence[Candidate], claims: Sequence[PlannedClaim], paid: float
+) -> list[Priced] | Blocker:
+    """The new machines narrowed to options that are cheaper and, launched at their worst, still pay for the moves."""
+    found = _replacements(world, candidates, claims, paid)
+    if isinstance(found, Blocker):
+        return found
+    blocker = not_worth_it(world, candidates, paid - math.fsum(options[0].best for _, options in found))
+    margin = must_save(world, candidates)
+    worst = math.fsum(max(option.worst for option in options) for _, options in found)
+    if blocker is not None or worst < paid - margin:
+        return blocker or found
+    sure = _replacements(world, candidates, claims, paid - margin)
+    if isinstance(sure, Blocker):
+        message = f"launched at its worst price it would not save the ${margin:.4f}/h that moving the pods takes"
+        return Blocker(Why.PAY_BACK, message, price_now=paid, price_found=sure.price_found)
+    return sure
+
+
+def _replacements(
+    world: World, candidates: Sequence[Candidate], claims: Sequence[PlannedClaim], spend: float
+) -> list[Priced] | Blocker:
+    shares = [spend] if len(claims) == 1 else limits(world, candidates, claims, spend)
+    if not shares:
+        return too_dear(claims, spend)
+    found: list[Priced] = []
+    for claim, share in zip(claims, shares, strict=True):
+        priced = replacement(world, candidates, claim, share)
+        if isinstance(priced, Blocker):
+            return priced
+        found.append(priced)
+    return found
 
 
 def price_of(candidates: Sequence[Candidate]) -> float | None:
@@ -153,7 +193,7 @@ def without_same_type(world: World, candidates: Sequence[Candidate], proposal: P
 
     Otherwise deleting the others and keeping the cheapest would be as good, with fewer pods moved.
     """
-    if not proposal.command.replacements:
+    if len(proposal.command.replacements) != 1:
         return proposal
     prices: dict[str, float] = {}
     for candidate in candidates:

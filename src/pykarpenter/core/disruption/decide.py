@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from pykarpenter.core.disruption import drift, emptiness, multi_node, repairs, single_node, static_pools
+from pykarpenter.core.disruption import best_sets, drift, emptiness, multi_node, repairs, single_node, static_pools
 from pykarpenter.core.disruption.allowance import pool_allowance, pool_nodes
 from pykarpenter.core.disruption.blockers import Notice
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import DisruptionPlan, Method, MethodRun, Reason
 from pykarpenter.core.disruption.settings import (
     MULTI_NODE_LIMIT_S,
+    SETS_LIMIT_S,
     SINGLE_NODE_LIMIT_S,
     StopFactory,
     no_deadline,
@@ -55,7 +56,39 @@ def decide(
         runs.append(_without_repeats(run, seen))
         if run.commands:
             break
-    return DisruptionPlan(tuple(runs), allowances(world))
+    plan = DisruptionPlan(tuple(runs), allowances(world))
+    if not world.settings.best_sets or Method.SINGLE_NODE not in methods:
+        return plan
+    return _with_best_set(world, simulation, plan, stamp, seen, deadlines, timer)
+
+
+def _with_best_set(
+    world: World,
+    simulation: Simulation,
+    plan: DisruptionPlan,
+    stamp: float,
+    seen: set[Notice],
+    deadlines: StopFactory,
+    timer: Callable[[], float],
+) -> DisruptionPlan:
+    """The plan with a better consolidation than Karpenter's search found, unless something else comes first."""
+    last = plan.runs[-1] if plan.runs else None
+    first = last.commands[0] if last is not None and last.commands else None
+    asked = (stamp, best_sets.budgets(world))
+    if (first is not None and first.method not in _MEMOISED) or world.memory.nothing_better_at == asked:
+        return plan
+    began = timer()
+    try:
+        found = best_sets.search(world, simulation, first, deadlines(SETS_LIMIT_S))
+    except SimulationError:
+        return plan
+    if found.command is None:
+        return replace(plan, nothing_better_at=asked)
+    runs = list(plan.runs)
+    if first is not None and last is not None:
+        runs[-1] = replace(last, commands=())
+    runs.append(_without_repeats(replace(found.as_run(), seconds=timer() - began), seen))
+    return replace(plan, runs=tuple(runs))
 
 
 def _without_repeats(run: MethodRun, seen: set[Notice]) -> MethodRun:

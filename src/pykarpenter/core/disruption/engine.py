@@ -1,16 +1,18 @@
 """The packing engine as disruption's `Simulation`: each question is one packing of a slightly different cluster.
 
 Tables of instance types and machines stay warm between questions. The plain first-fit order answers, without the
-search for cheaper mixes: a consolidation is judged by what scheduling would certainly find.
+search for cheaper mixes, unless a question with several replacements asks for it: a consolidation is judged by what
+scheduling would certainly find.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pykarpenter.core.disruption.simulation import Answer, Question, Simulation, SimulationError
 from pykarpenter.core.packing.care import FALLBACK, STRICT
 from pykarpenter.core.packing.engine import PackingEngine, ReservationOptions
+from pykarpenter.core.packing.fleet_view import FleetView, Movable, fleet_view
 from pykarpenter.core.packing.templates import dynamic_pools
 from pykarpenter.core.packing.what_if import WhatIfBase, WhatIfOptions, what_if
 from pykarpenter.core.packing_settings import PackingSettings
@@ -43,8 +45,17 @@ class EngineSimulation:
         reservations = (
             ReservationOptions(STRICT, {question.credit: 1}) if question.credit else ReservationOptions(FALLBACK)
         )
-        options = WhatIfOptions(reservations, question.closed, refuse_uninitialized=False, explain=True)
+        options = WhatIfOptions(
+            reservations,
+            question.closed,
+            refuse_uninitialized=False,
+            explain=True,
+            cheapest_mix=question.cheapest_mix,
+        )
         plan = what_if(self._base, question.removed, question.pods, options)
         failed = {key: refusal.text() for key, refusal in (*plan.unschedulable.items(), *plan.deferred.items())}
         failed.update({key: refusal.text() for key, refusal in plan.ignored.items()})
         return Answer(plan.claims, plan.existing, failed)
+
+    def fleet(self, movable: Sequence[Movable], closed: frozenset[str]) -> FleetView | None:
+        return fleet_view(self._base, movable, closed)

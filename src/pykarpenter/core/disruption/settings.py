@@ -14,6 +14,8 @@ SPOT_FLEXIBILITY = 15
 VALIDATION_DELAY_S = 15.0
 MULTI_NODE_LIMIT_S = 60.0
 SINGLE_NODE_LIMIT_S = 180.0
+# Our own: the search over sets, after Karpenter's.
+SETS_LIMIT_S = 5.0
 BALANCED_THRESHOLD = 0.5
 BALANCED_K = 2
 UNLIMITED = 2147483647
@@ -33,6 +35,9 @@ class DisruptionSettings:
     min_saving: float = 0.0
     # $/h that a displaced pod weighs against a saving; 0 asks for no pay-back.
     eviction_price: float = 0.0
+    # Whether sets beyond Karpenter's prefixes are looked at, and whether several machines may replace a set.
+    best_sets: bool = False
+    many_replacements: bool = False
     reservation_id_label: str = ""
     label_rules: LabelRules = field(default_factory=lambda: DEFAULT_RULES)
     # None accepts every class: files and tests need not name their provider's.
@@ -54,6 +59,8 @@ class Memory:
     back_off_until: Mapping[str, float] = field(default_factory=dict)
     # When a workload was last displaced by a command, by `calm.workload_of`.
     displaced_at: Mapping[str, float] = field(default_factory=dict)
+    # Where the search over sets last found nothing better: the change stamp and the budgets of that time.
+    nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
 
 
 StopFactory = Callable[[float], Callable[[], bool]]

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.draining import needs_replacement_capacity
+from pykarpenter.core.packing.fleet_view import FleetView, Movable
 from pykarpenter.core.plans import ExistingPlacement, PlannedClaim
 
 
@@ -32,6 +33,8 @@ class Question:
     # Existing machines that only pending pods, virtual pods and pods of going machines may use.
     closed: frozenset[str] = frozenset()
     credit: str = ""
+    # Whether new machines are the cheapest mix that provisioning would find, rather than first fit.
+    cheapest_mix: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +51,15 @@ class Simulation(Protocol):
 
     def ask(self, question: Question) -> Answer:
         """Raises SimulationError when the question has no meaning now, e.g. no pool can provision."""
+        ...
+
+
+@runtime_checkable
+class KnowsFleet(Protocol):
+    """A simulation that can also show the fleet as arrays, for searches that look at many sets."""
+
+    def fleet(self, movable: Sequence[Movable], closed: frozenset[str]) -> FleetView | None:
+        """None when it cannot be shown, e.g. because prices are unknown."""
         ...
 
 
@@ -76,6 +88,7 @@ def simulate(
     consolidation: bool = False,
     include_blocked: bool = False,
     credit: str = "",
+    cheapest_mix: bool = False,
 ) -> Outcome:
     """Ask for the candidates' pods; repair includes pods that are blocked now, since its bounded drain frees them."""
     pods = tuple(
@@ -87,7 +100,7 @@ def simulate(
     )
     removed = frozenset(candidate.name for candidate in candidates)
     closed = world.settling - removed if consolidation else frozenset()
-    answer = simulation.ask(Question(removed, pods, closed, credit))
+    answer = simulation.ask(Question(removed, pods, closed, credit, cheapest_mix))
     # Only the candidates' own pods can block: what was pending before may stay pending.
     own = {pod.key for pod in pods}
     errors = {key: text for key, text in answer.failed.items() if key in own or key in world.leaving}

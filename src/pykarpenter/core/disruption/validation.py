@@ -42,7 +42,8 @@ def validate(world: World, simulation: Simulation, command: Command) -> Validate
     for candidate in candidates:
         if not allowances.spend(candidate.pool.name):
             return Validated(None, "budget", allowances.pools[candidate.pool.name].blocker())
-    outcome = simulate(world, simulation, candidates, consolidation=True)
+    several = len(command.replacements) > 1
+    outcome = simulate(world, simulation, candidates, consolidation=True, cheapest_mix=several)
     blocker = _differs(command, outcome)
     return Validated(None, "scheduling", blocker) if blocker is not None else Validated(command)
 

@@ -33,6 +33,8 @@ class WhatIfOptions:
     refuse_uninitialized: bool = True
     # Reasons in full cost more than the answer; without them a refusal only says that there is no place.
     explain: bool = False
+    # Look for the cheapest mix of new machines, as provisioning would; otherwise first fit answers.
+    cheapest_mix: bool = False
 
 
 class WhatIfBase:
@@ -45,6 +47,7 @@ class WhatIfBase:
         self.snapshot = snapshot
         # A consolidation is judged by what scheduling would certainly find, without the search for cheaper mixes.
         self.settings = replace(settings, effort="off")
+        self.thorough = settings
         self.pending = [pod for pod in snapshot.pods if is_provisionable(pod)]
         self.leaving = leaving_pods(snapshot)
         self.nodes: NodeTable = self.engine.node_table(snapshot, self.settings, keys_of(self.leaving))
@@ -62,7 +65,8 @@ def what_if(
     asked = options or WhatIfOptions()
     displaced = keys_of(pods)
     nodes = base.nodes.without(removed, displaced, asked.closed)
-    decision = Decision(base.engine, base.snapshot, base.settings, should_stop, asked.reservations, asked.explain)
+    settings = base.thorough if asked.cheapest_mix else base.settings
+    decision = Decision(base.engine, base.snapshot, settings, should_stop, asked.reservations, asked.explain)
     plan = decision.plan_on(nodes, base.pending, base.leaving, pods)
     if not asked.refuse_uninitialized:
         return plan
