@@ -106,11 +106,6 @@ def _to_units(name: str, value: str | int | float, round_up: bool) -> int:
     return max(-INT64_MAX, min(INT64_MAX, units))
 
 
-def requested_units(name: str, value: str | int | float) -> int:
-    """Integer table units of a requested amount, rounded up."""
-    return _to_units(name, value, True)
-
-
 def available_units(name: str, value: str | int | float) -> int:
     """Integer table units of an offered amount, rounded down."""
     return _to_units(name, value, False)

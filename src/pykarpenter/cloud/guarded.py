@@ -82,6 +82,7 @@ class GuardedProvider:
         return known.handed_out
 
     def forget_pool(self, uid: str) -> None:
+        """Drop what is kept for a pool that is gone."""
         self._known.pop(uid, None)
 
     async def is_drifted(self, claim: NodeClaim) -> str:

@@ -13,12 +13,13 @@ from typing import Any
 
 from pykarpenter.api import kinds
 from pykarpenter.api.kinds import Kind
+from pykarpenter.api.nodepool import NodePool
 from pykarpenter.cloud.guarded import GuardedProvider
 from pykarpenter.cloud.overlaid import OverlaidProvider
 from pykarpenter.cloud.plugin import BackgroundTask
 from pykarpenter.cloud.provider import CloudProvider
 from pykarpenter.cloud.vetting import Vetted
-from pykarpenter.controllers.context import Context, Factory, Metrics, NoMetrics, Recorder, Runnable
+from pykarpenter.controllers.context import Changed, Context, Factory, Metrics, NoMetrics, Recorder, Runnable
 from pykarpenter.controllers.disruption.assembly import disruption_controllers
 from pykarpenter.controllers.machines import machine_controllers
 from pykarpenter.controllers.metrics.assembly import Tables, observability_controllers
@@ -120,6 +121,7 @@ class Operator:
         self.state = ClusterState(classes, settings.nomination_s)
         self.watches = Watches(api, clock, observer=observer, garbage=garbage, chance=chance)
         self.watches.feed(watched_kinds(settings), self.state.observe)
+        self.watches.subscribe(kinds.NODE_POOL, lambda change: _forget_gone(guarded, change))
         self.sync = FirstSync(api, self.state, provider.traits, clock)
         self._recorder = EventRecorder(writer, clock, identity=self.identity, observer=observer)
         recorder: Recorder = self._recorder
@@ -195,6 +197,12 @@ class Operator:
             for task in self._background:
                 if task.leader_only:
                     group.create_task(_awaited(task), name=task.name)
+
+
+def _forget_gone(provider: GuardedProvider, change: Changed[NodePool]) -> None:
+    """The types of a pool are kept as long as the pool lives, and no longer."""
+    if change.new is None and change.old is not None:
+        provider.forget_pool(change.old.uid)
 
 
 def elector_for(

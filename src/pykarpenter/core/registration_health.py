@@ -45,9 +45,6 @@ class RegistrationHistory:
         failures = sum(not result.succeeded for result in self._results.get(pool_uid, ()))
         return failures / WINDOW < THRESHOLD
 
-    def knows(self, pool_uid: str) -> bool:
-        return pool_uid in self._results
-
     def seed(self, pool: NodePool) -> None:
         """After a restart: what the condition remembers, unless results were recorded already."""
         if pool.uid in self._results:

@@ -69,10 +69,6 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
     return Selector(_sorted(items))
 
 
-def from_match_labels(labels: Mapping[str, str]) -> Selector:
-    return Selector(_sorted({Expression(key, "In", frozenset({value})) for key, value in labels.items()}))
-
-
 def match_label_keys(labels: Mapping[str, str], keys: Iterable[str], mismatch: Iterable[str] = ()) -> list[Expression]:
     """What `matchLabelKeys` and `mismatchLabelKeys` add: the pod's own value of each key it has."""
     found = [Expression(key, "In", frozenset({labels[key]})) for key in keys if key in labels]
