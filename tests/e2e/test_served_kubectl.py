@@ -19,6 +19,7 @@ import yaml
 
 from pykarpenter.api.crds import crds
 from pykarpenter.runtime.clock import SystemClock
+from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.server import ServedCluster
 from pykarpenter.sim.store import Store
 
@@ -333,3 +334,77 @@ def test_an_unknown_token_is_refused(served: Served) -> None:
     """Loopback is shared with every user of the machine."""
     code, _, error = served.call("--token=wrong", "get", "nodes")
     assert code != 0 and "You must be logged in to the server" in error
+
+
+def test_a_kind_that_is_not_served_is_named(served: Served) -> None:
+    """The usual words, and the other objects of the file are applied."""
+    ingress = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "x"}, "spec": {}}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    for words in (("apply",), ("apply", "--server-side"), ("replace",)):
+        code, out, error = served.call(*words, "-f", "-", manifest=[ingress, settings])
+        assert code == 1 and 'no matches for kind "Ingress" in version "networking.k8s.io/v1"' in error
+        assert "configmap/c" in out
+
+
+def test_permissions_and_identity_are_answered(served: Served) -> None:
+    """The token may do everything."""
+    assert served.kubectl("auth", "can-i", "delete", "nodeclaims.karpenter.sh") == "yes\n"
+    assert "[*]" in served.kubectl("auth", "can-i", "--list")
+    assert "pykarpenter" in served.kubectl("auth", "whoami")
+
+
+def test_what_needs_containers_says_why_it_cannot_be(served: Served) -> None:
+    """Not an unknown path, nor a crash of kubectl."""
+    served.apply(NODE, POD)
+    for words in (("logs", "p1"), ("exec", "p1", "--", "ls"), ("attach", "p1"), ("debug", "p1", "--image=x")):
+        code, _, error = served.call(*words)
+        assert code == 1 and "pods of the embedded cluster run no containers" in error
+    assert "Metrics API not available" in served.call("top", "nodes")[2]
+
+
+class Running(Served):
+    """The same with everything that makes workloads move."""
+
+    async def _start(self) -> None:
+        self._cluster = EmbeddedCluster(SystemClock())
+        await self._cluster.start()
+        self.store = self._cluster.store
+        self._served = ServedCluster(self.store, self._folder / "kubeconfig")
+        await self._served.start()
+
+    def stop(self) -> None:
+        self._run(self._cluster.stop())
+        super().stop()
+
+
+@pytest.fixture
+def running(binaries: Binaries, tmp_path: Path) -> Iterator[Running]:
+    running = Running(binaries.kubectl, tmp_path)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
+def test_rollouts_are_followed_listed_undone_and_repeated(running: Running, kind: str) -> None:
+    """rollout status, history, undo, restart."""
+    workload = yaml.safe_load(yaml.safe_dump({**DEPLOYMENT, "kind": kind}))
+    if kind != "Deployment":
+        workload["spec"]["serviceName"] = "web"
+    if kind == "DaemonSet":
+        del workload["spec"]["replicas"], workload["spec"]["serviceName"]
+    running.apply(NODE, workload)
+    what = f"{kind.lower()}/web"
+    running.kubectl("rollout", "status", what, "--timeout=50s")
+    running.kubectl("set", "image", what, "main=web:2")
+    running.kubectl("rollout", "status", what, "--timeout=50s")
+    assert "rolled back" in running.kubectl("rollout", "undo", what)
+    running.kubectl("rollout", "status", what, "--timeout=50s")
+    image = running.kubectl("get", what, "-o", "jsonpath={.spec.template.spec.containers[0].image}")
+    assert image == "web:1"
+    numbers = [line.split()[0] for line in running.kubectl("rollout", "history", what).splitlines()[2:] if line]
+    assert numbers == ["2", "3"]
+    running.kubectl("rollout", "restart", what)
+    running.kubectl("rollout", "status", what, "--timeout=50s")
+    pods = running.kubectl("get", "pods", "-o", "jsonpath={.items[*].metadata.annotations}")
+    assert "kubectl.kubernetes.io/restartedAt" in pods

@@ -208,3 +208,34 @@ async def test_dry_run_shows_what_would_be(served: Served) -> None:
     assert (status, body["data"]) == (200, {"a": "2"})
     assert (await served.get(path))["data"] == {"a": "1"}
     assert (await served.call("DELETE", f"{path}?dryRun=Some"))[0] == 400
+
+
+async def test_whoever_has_the_token_may_do_everything(served: Served) -> None:
+    """`kubectl auth can-i` and `auth whoami` ask so."""
+    asked = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}}}
+    status, body = await served.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
+    assert (status, body["status"]["allowed"], body["spec"]) == (201, True, asked["spec"])
+    rules = (await served.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {}))[1]
+    assert rules["status"]["resourceRules"][0]["verbs"] == ["*"]
+    who = (await served.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}))[1]
+    assert who["status"]["userInfo"]["username"] == "pykarpenter"
+    assert (await served.call("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"))[0] == 404
+
+
+async def test_what_needs_containers_says_that_there_are_none(served: Served) -> None:
+    """logs, exec, attach, port-forward and debug name the reason instead of an unknown path."""
+    path = "/api/v1/namespaces/default/pods"
+    assert (await served.call("POST", path, {"metadata": {"name": "p"}, "spec": pod_spec()}))[0] == 201
+    for below in ("log", "exec", "attach", "portforward", "ephemeralcontainers"):
+        status, body = await served.call("POST", f"{path}/p/{below}")
+        assert status == 400 and "run no containers" in body["message"]
+    assert (await served.call("POST", f"{path}/none/exec"))[0] == 404
+    status, body = await served.call("GET", f"{path}/p/nosuch")
+    assert status == 404 and body["details"] == {}
+
+
+async def test_openapi_v2_in_its_binary_form_knows_nothing(served: Served) -> None:
+    """kubectl asks it about unserved kinds, and then says that there are no matches for the kind."""
+    form = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    async with served.session.get(served.url + "/openapi/v2", headers={"Accept": form}) as response:
+        assert (response.status, await response.read()) == (200, b"\x0a\x032.0\x12\x00")

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from pykarpenter.api import kinds
+from pykarpenter.kube.contract import list_all
+from pykarpenter.sim.workloads import revisions
+from pykarpenter.sim.workloads.deployments import REVISION
 from tests.sim.worlds import in_cluster, node, pods, raw, running, settle, template, workload
 
 
@@ -118,3 +123,61 @@ def test_pods_of_one_set_spread_over_nodes():
         return Counter(pod.spec.node_name for pod in await running(cluster, "web"))
 
     assert in_cluster(story) == {"a": 2, "b": 2, "c": 2}
+
+
+def _image(version: int) -> dict:
+    return {"spec": {"template": {"metadata": {"labels": {"app": "web", "v": str(version)}}}}}
+
+
+def test_a_deployments_template_that_comes_back_is_the_newest_revision_again():
+    """`kubectl rollout undo` reads the numbers on ReplicaSets and the annotations of the Deployment."""
+
+    async def story(cluster):
+        await cluster.install([node("a"), workload("Deployment", "web", 2)])
+        await settle()
+        for version in (2, 3, 2):
+            await cluster.api.patch(kinds.DEPLOYMENT, "web", _image(version), "default")
+            await settle(60)
+        sets = await list_all(cluster.api, kinds.REPLICA_SET)
+        deployment = await raw(cluster, kinds.DEPLOYMENT, "web")
+        numbers = {item.metadata.labels.get("v", "1"): item.metadata.annotations[REVISION] for item in sets}
+        return numbers, deployment.metadata.annotations[REVISION]
+
+    assert in_cluster(story) == ({"1": "1", "2": "4", "3": "3"}, "4")
+
+
+def test_a_paused_deployment_follows_its_size_but_not_its_template():
+    async def story(cluster):
+        await cluster.install([node("a"), workload("Deployment", "web", 2)])
+        await settle()
+        await cluster.api.patch(kinds.DEPLOYMENT, "web", {"spec": {"paused": True}}, "default")
+        await cluster.api.patch(kinds.DEPLOYMENT, "web", _image(2), "default")
+        await cluster.api.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": 3}}, "default")
+        await settle(60)
+        paused = [pod.metadata.labels.get("v", "1") for pod in await running(cluster, "web")]
+        await cluster.api.patch(kinds.DEPLOYMENT, "web", {"spec": {"paused": None}}, "default")
+        await settle(60)
+        return paused, [pod.metadata.labels.get("v", "1") for pod in await running(cluster, "web")]
+
+    assert in_cluster(story) == (["1"] * 3, ["2"] * 3)
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_templates_of_sets_are_kept_as_numbered_revisions(kind):
+    """Each is a patch that puts the template back; one that comes back is the newest again."""
+
+    async def story(cluster):
+        await cluster.install([node("a"), workload(kind, "web", 1)])
+        await settle()
+        plural = kinds.STATEFUL_SET if kind == "StatefulSet" else kinds.DAEMON_SET
+        for version in (2, 3, 2):
+            await cluster.api.patch(plural, "web", _image(version), "default")
+            await settle(60)
+        kept = await list_all(cluster.api, revisions.REVISION)
+        return {
+            item.data["spec"]["template"]["metadata"]["labels"].get("v", "1"): item.revision
+            for item in kept
+            if item.data["spec"]["template"]["$patch"] == "replace"
+        }
+
+    assert in_cluster(story) == {"1": 1, "2": 4, "3": 3}

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from pykarpenter.kube.errors import ApiError, ServerFault, Unauthorized
-from pykarpenter.sim.server import discovery, openapi, requests
+from pykarpenter.sim.server import discovery, openapi, requests, reviews
 from pykarpenter.sim.server.answers import body_response, error_response, json_response
 from pykarpenter.sim.server.handlers import Handlers
 from pykarpenter.sim.store import Store
@@ -128,8 +128,8 @@ class Application:
     async def _open_api_v2(self, request: web.Request) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
         if "protobuf" in accept and "json" not in accept:
-            # kubectl asks for this form only where it can do without.
-            raise ApiError("OpenAPI v2 is served as JSON", code=406, reason="NotAcceptable")
+            # kubectl asks for this form about kinds that the newer documents lack, to learn that nobody knows them.
+            return web.Response(body=openapi.V2_EMPTY, headers={"Content-Type": openapi.V2_PROTOBUF})
         kinds = self._store.table("apiextensions.k8s.io", "customresourcedefinitions").history.end
         if self._openapi_v2 is None or self._openapi_v2[0] != kinds:
             self._openapi_v2 = (kinds, encode(openapi.v2(self._store)))
@@ -146,5 +146,10 @@ class Application:
 
     async def _objects(self, request: web.Request) -> web.StreamResponse:
         where = request.match_info
+        review = reviews.plural_of(where.get("group", ""), where["version"], where["rest"])
+        if review is not None and request.method == "POST":
+            # The answer is the same whatever is asked; what cannot be read is not repeated in it.
+            body = None if "protobuf" in request.content_type else await requests.read_body(request)
+            return json_response(reviews.answer(where.get("group", ""), review, body), 201)
         target = requests.read_target(self._store, where.get("group", ""), where["version"], where["rest"])
         return await self.handlers.handle(request, target)

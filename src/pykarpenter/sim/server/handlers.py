@@ -22,6 +22,17 @@ from pykarpenter.sim.store.scale import scale_of
 _Handler = Callable[[web.Request, Target], Awaitable[web.StreamResponse]]
 
 
+_NOTHING_RUNS = "nothing can be run in them"
+_NEED_CONTAINERS = {
+    "log": "there are no logs",
+    "exec": _NOTHING_RUNS,
+    "attach": "there is nothing to attach to",
+    "portforward": "no port answers",
+    "proxy": "no port answers",
+    "ephemeralcontainers": _NOTHING_RUNS,
+}
+
+
 class Handlers:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -53,9 +64,10 @@ class Handlers:
         is_pod = resource.plural == "pods" and not resource.group
         if target.subresource in ("eviction", "binding") and is_pod and method == "POST":
             return await (self._evict if target.subresource == "eviction" else self._bind)(request, target)
-        if target.subresource == "log" and is_pod:
+        if target.subresource in _NEED_CONTAINERS and is_pod:
             self._store.get(resource, target.name, target.namespace)
-            raise BadRequest("pods of the embedded cluster run no containers, so there are no logs")
+            text = _NEED_CONTAINERS[target.subresource]
+            raise BadRequest(f"pods of the embedded cluster run no containers, so {text}")
         served = (
             (target.subresource == "status" and resource.has_status)
             or (target.subresource == "scale" and resource.scale is not None)

@@ -20,6 +20,9 @@ _V2_PREFIX, _V3_PREFIX = "#/definitions/", "#/components/schemas/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 # The parameters that kubectl looks for before it relies on them.
 _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation")
+# OpenAPI v2 in its binary form, without any path or definition: `swagger: "2.0"` and an empty `info`.
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2_EMPTY = b"\x0a\x032.0\x12\x00"
 _VERBS = {"get": "get", "post": "create", "put": "update", "patch": "patch", "delete": "delete"}
 
 

@@ -26,8 +26,8 @@ def failure(error: ApiError) -> Json:
         status["metadata"] = {"continue": token}
     if error.retry_after_s:
         details.setdefault("retryAfterSeconds", int(error.retry_after_s))
-    if details:
-        status["details"] = details
+    # Also when empty: kubectl looks into it without asking whether it is there.
+    status["details"] = details
     return status
 
 

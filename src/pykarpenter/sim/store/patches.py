@@ -32,10 +32,24 @@ def apply_json_patch(target: Json, operations: list[Json]) -> Json:
         result: Json = jsonpatch.JsonPatch(operations).apply(plain_copy(target), in_place=True)
     except (jsonpatch.InvalidJsonPatch, jsonpointer.JsonPointerException, KeyError) as error:
         raise _rejected(error, BadRequest) from error
+    except jsonpatch.JsonPatchTestFailed as error:
+        raise _rejected(_failed_test(target, operations), Invalid) from error
     except jsonpatch.JsonPatchException as error:
         raise _rejected(error, Invalid) from error
     return result
 
 
-def _rejected(error: Exception, as_error: type[ApiError]) -> ApiError:
+def _failed_test(target: Json, operations: list[Json]) -> str:
+    """The first test that fails, in the words of an API server."""
+    import jsonpatch
+
+    for count, operation in enumerate(operations, 1):
+        try:
+            jsonpatch.JsonPatch(operations[:count]).apply(plain_copy(target), in_place=True)
+        except jsonpatch.JsonPatchTestFailed:
+            return f"testing value {operation.get('path')} failed: test failed"
+    return "test failed"
+
+
+def _rejected(error: Exception | str, as_error: type[ApiError]) -> ApiError:
     return as_error(f"the server rejected our request due to an error in our request: {error}")

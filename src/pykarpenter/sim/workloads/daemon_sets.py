@@ -18,7 +18,7 @@ from pykarpenter.sim.views import DAEMON_SET, RawObject, controller_uid
 from pykarpenter.sim.workloads.deployments import template_hash
 from pykarpenter.sim.workloads.owned_pods import OwnedPods, is_finished, is_ready
 from pykarpenter.sim.workloads.part import SETTLE_S, Part, World
-from pykarpenter.sim.workloads.stateful_sets import REVISION_LABEL
+from pykarpenter.sim.workloads.revisions import REVISION_LABEL, Revisions
 
 # What the DaemonSet controller lets its pods tolerate.
 TOLERATIONS: list[Json] = [
@@ -37,6 +37,7 @@ class DaemonSets(Part):
     def __init__(self, world: World, pods: OwnedPods) -> None:
         super().__init__("daemonset", world)
         self._pods = pods
+        self._revisions = Revisions(self.api, DAEMON_SET)
         self._sets = self.views.of(DAEMON_SET)
         self._sets.add_index("uid", lambda item: (item.uid,))
         self._nodes = self.views.of(kinds.NODE)
@@ -83,6 +84,7 @@ class DaemonSets(Part):
         if owner is None or owner.is_deleting:
             return None
         if not node_name:
+            await self._revisions.keep(owner)
             await self._replace_outdated(owner)
             await self._report(owner)
             return None

@@ -18,6 +18,7 @@ from pykarpenter.sim.workloads.part import SETTLE_S, Part, World, owner_referenc
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
+CHANGE_CAUSE = "kubernetes.io/change-cause"
 
 
 def template_hash(template: Json) -> str:
@@ -44,8 +45,9 @@ class Deployments(Part):
         self.views.on_change(REPLICA_SET, self._set_changed)
 
     def _deployment_changed(self, change: Change[RawObject]) -> None:
-        if change.new is not None and (change.old is None or change.old.spec != change.new.spec):
-            self.queue.enqueue(change.new.key)
+        new, old = change.new, change.old
+        if new is not None and (old is None or old.spec != new.spec or _cause(old) != _cause(new)):
+            self.queue.enqueue(new.key)
 
     def _set_changed(self, change: Change[RawObject]) -> None:
         item = change.new or change.old
@@ -60,14 +62,36 @@ class Deployments(Part):
         sets = self._sets.index("owner", deployment.uid)
         name = f"{deployment.name}-{template_hash(deployment.spec['template'])}"
         new = next((item for item in sets if item.name == name), None)
+        if deployment.spec.get("paused") and sets:
+            await self._stand_still(deployment, new or max(sets, key=revision), sets)
+            return None
         old = [item for item in sets if item.name != name]
         if new is None:
             await self._create_set(deployment, name, sets)
             return SETTLE_S
+        await self._number(deployment, new, old)
         await self._roll(deployment, new, old)
         await self._forget_old(deployment, old)
         await self._report(deployment, new, old)
         return None
+
+    async def _stand_still(self, deployment: RawObject, current: RawObject, sets: list[RawObject]) -> None:
+        """A paused Deployment follows its size, not its template."""
+        others = [item for item in sets if item.name != current.name]
+        if not any(wanted_replicas(item) for item in others):
+            await self._scale(current, wanted_replicas(deployment))
+        await self._report(deployment, current, others)
+
+    async def _number(self, deployment: RawObject, new: RawObject, old: list[RawObject]) -> None:
+        """The set in use has the highest revision, also when an old template comes back; the Deployment shows it."""
+        newest = max(revision(new), 1 + max((revision(item) for item in old), default=0))
+        cause = _cause(deployment)
+        if revision(new) != newest or new.metadata.annotations.get(CHANGE_CAUSE) != cause:
+            patch = {"metadata": {"annotations": {REVISION: str(newest), CHANGE_CAUSE: cause}}}
+            await self.api.patch(REPLICA_SET, new.name, patch, new.namespace)
+        if revision(deployment) != newest:
+            shown = {"metadata": {"annotations": {REVISION: str(newest)}}}
+            await self.api.patch(DEPLOYMENT, deployment.name, shown, deployment.namespace)
 
     async def _create_set(self, deployment: RawObject, name: str, sets: list[RawObject]) -> None:
         template = copy.deepcopy(deployment.spec["template"])
@@ -192,6 +216,10 @@ class Deployments(Part):
             "lastTransitionTime": before["lastTransitionTime"] if same else now,
             "lastUpdateTime": before["lastUpdateTime"] if same and before.get("reason") == reason else now,
         }
+
+
+def _cause(deployment: RawObject) -> str | None:
+    return deployment.metadata.annotations.get(CHANGE_CAUSE)
 
 
 def wanted_replicas(obj: RawObject) -> int:

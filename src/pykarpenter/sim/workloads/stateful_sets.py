@@ -13,8 +13,8 @@ from pykarpenter.sim.views import STATEFUL_SET, RawObject, controller_uid
 from pykarpenter.sim.workloads.deployments import template_hash, wanted_replicas
 from pykarpenter.sim.workloads.owned_pods import OwnedPods, is_finished, is_ready
 from pykarpenter.sim.workloads.part import Part, World
+from pykarpenter.sim.workloads.revisions import REVISION_LABEL, Revisions
 
-REVISION_LABEL = "controller-revision-hash"
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
@@ -23,6 +23,7 @@ class StatefulSets(Part):
     def __init__(self, world: World, pods: OwnedPods) -> None:
         super().__init__("statefulset", world)
         self._pods = pods
+        self._revisions = Revisions(self.api, STATEFUL_SET)
         self._sets = self.views.of(STATEFUL_SET)
         self._sets.add_index("uid", lambda item: (item.uid,))
         self.views.on_change(STATEFUL_SET, self._set_changed)
@@ -42,6 +43,7 @@ class StatefulSets(Part):
         owner = self._sets.get(key)
         if owner is None or owner.is_deleting:
             return None
+        await self._revisions.keep(owner)
         pods = {ordinal(pod): pod for pod in self._pods.of(owner.uid)}
         if not self._pods.unseen(owner.uid):
             await self._step(owner, pods)
@@ -126,13 +128,13 @@ class StatefulSets(Part):
             "availableReplicas": ready,
             "currentReplicas": updated,
             "updatedReplicas": updated,
-            "updateRevision": f"{owner.name}-{current}",
-            "currentRevision": f"{owner.name}-{current}",
+            "updateRevision": current,
+            "currentRevision": current,
         }
         await self.write_status(STATEFUL_SET, self._sets.get(owner.key) or owner, status)
 
     def _revision(self, owner: RawObject) -> str:
-        return template_hash(owner.spec["template"])
+        return f"{owner.name}-{template_hash(owner.spec['template'])}"
 
 
 def ordinal(pod: Pod) -> int:

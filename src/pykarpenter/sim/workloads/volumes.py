@@ -124,7 +124,12 @@ class VolumeBinder(Part):
             "spec": {"volumeName": volume},
         }
         await self.api.patch(PVC, claim.name, patch, claim.namespace)
-        await self.api.patch(PVC, claim.name, {"status": {"phase": "Bound"}}, claim.namespace, subresource="status")
+        status = {
+            "phase": "Bound",
+            "accessModes": claim.spec.get("accessModes") or ["ReadWriteOnce"],
+            "capacity": (claim.spec.get("resources") or {}).get("requests") or {"storage": "1Gi"},
+        }
+        await self.api.patch(PVC, claim.name, {"status": status}, claim.namespace, subresource="status")
 
     async def _release(self, volume: str) -> None:
         """The claim is gone: a volume that was made for it goes too, one that was found stays."""
