@@ -182,7 +182,7 @@ def test_s4_s8_drift_replaces_nodes_one_budget_at_a_time_replacements_first() ->
     story(main)
 
 
-@pytest.mark.promise("DIS-11.3", "DIS-7.5")
+@pytest.mark.promise("DIS-11.3", "DIS-7.5", "DIS-18.7")
 def test_acceptance_7_lost_replacement_puts_the_node_back_and_the_pool_waits() -> None:
     """No taint, no condition, no mark; the next attempt comes after the back-off."""
 
@@ -404,7 +404,7 @@ async def make_sick(world: World, node: str, condition: str, since: float) -> No
     await world.api.patch(kinds.NODE, node, body, subresource="status")
 
 
-@pytest.mark.promise("DIS-7.1.6", "DIS-11.4")
+@pytest.mark.promise("DIS-7.1.6", "DIS-11.4", "DIS-4.3")
 def test_unhealthy_node_is_repaired_replacement_first_with_its_bound() -> None:
     """S8 for broken machines too; the stamp comes before the deletion."""
     gates = FeatureGates(node_repair=True)
@@ -453,7 +453,7 @@ def test_f28_breaker_freezes_repair_above_a_fifth() -> None:
     story(main, settings=Settings(feature_gates=gates))
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-17.16")
 def test_deletion_costs_steer_a_replica_set_and_are_cleaned_up_when_the_gate_goes_off() -> None:
     """The pods of the node that goes next get the lowest cost; users' own values stay."""
 
@@ -525,7 +525,7 @@ class DeleteFails(Middleware):
                 raise ServerFault("etcdserver: request timed out")
 
 
-@pytest.mark.promise("DIS-11.6")
+@pytest.mark.promise("DIS-11.6", "DIS-17.15")
 def test_deletion_that_is_retried_is_counted_once() -> None:
     """Q15: the counters tell how many machines went, not how many requests were sent."""
     fails = DeleteFails()

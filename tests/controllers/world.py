@@ -38,15 +38,18 @@ class Recorded:
     def __init__(self) -> None:
         self.counts: list[tuple[str, dict[str, str], float]] = []
         self.gauges: dict[str, float] = {}
+        # Every gauge and every observation with its labels.
+        self.labelled: list[tuple[str, dict[str, str], float]] = []
 
     def count(self, name: str, labels: dict[str, str], amount: float = 1.0) -> None:
         self.counts.append((name, labels, amount))
 
     def gauge(self, name: str, labels: dict[str, str], value: float) -> None:
         self.gauges[name] = value
+        self.labelled.append((name, labels, value))
 
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
-        pass
+        self.labelled.append((name, labels, value))
 
 
 class World:

@@ -39,7 +39,7 @@ def view(*, ready=True, pool_name="p", conditions=(), **facts):
     )
 
 
-@pytest.mark.promise("API-1.1.4")
+@pytest.mark.promise("API-1.1.4", "DIS-5.4")
 @pytest.mark.parametrize(
     ("nodes", "total", "allowed"),
     [("20%", 19, 4), ("5%", 10, 1), ("10%", 3, 1), ("0%", 10, 0), ("100%", 7, 7), ("10%", 0, 0), ("3", 100, 3)],
@@ -49,7 +49,7 @@ def test_percentages_round_up(nodes, total, allowed):
     assert allowed_disruptions(pool(Budget(nodes=nodes)), total, 0.0) == dict.fromkeys(REASONS, allowed)
 
 
-@pytest.mark.promise("API-1.1.5")
+@pytest.mark.promise("API-1.1.5", "DIS-5.5")
 @pytest.mark.parametrize(
     ("now", "blocked"),
     [
@@ -66,7 +66,7 @@ def test_window_is_open_from_its_begin_until_before_its_end(now, blocked):
     assert allowed_disruptions(pool(budget), 10, at(now))[EMPTY] == (0 if blocked else UNLIMITED)
 
 
-@pytest.mark.promise("API-1.1.6")
+@pytest.mark.promise("API-1.1.6", "DIS-5.4")
 def test_smallest_budget_that_names_the_reason_counts():
     """Budgets for other reasons must not matter."""
     budgets = [
@@ -78,14 +78,14 @@ def test_smallest_budget_that_names_the_reason_counts():
     assert allowed == {UNDERUTILIZED: 5, EMPTY: 5, DRIFTED: 2, UNHEALTHY: 5}
 
 
-@pytest.mark.promise("API-1.1.6")
+@pytest.mark.promise("API-1.1.6", "DIS-5.8")
 def test_empty_list_sets_no_limit_and_an_absent_one_is_ten_percent():
     """An explicit empty list is a decision of the user; leaving it out is not."""
     assert allowed_disruptions(pool(), 100, 0.0)[EMPTY] == UNLIMITED
     assert allowed_disruptions(NodePool(), 100, 0.0)[EMPTY] == 10
 
 
-@pytest.mark.promise("API-1.1.7")
+@pytest.mark.promise("API-1.1.7", "DIS-5.6")
 @pytest.mark.parametrize("schedule", ["@dailyx", "a b c d e"])
 def test_b1_unreadable_budget_blocks_every_reason(schedule):
     """Fail closed: a typing error for Drifted must not open the pool for Empty."""
@@ -114,7 +114,7 @@ def test_schedule_that_never_comes_never_applies():
     assert allowed_disruptions(never, 10, at("2026-03-01 00:30:00"))[EMPTY] == UNLIMITED
 
 
-@pytest.mark.promise("API-1.1.8")
+@pytest.mark.promise("API-1.1.8", "DIS-5.7")
 def test_not_ready_nodes_use_every_budget_up_but_the_one_that_repairs_them():
     """Else unhealthy nodes would block their own repair."""
     nodes = count_nodes([view() for _ in range(8)] + [view(ready=False) for _ in range(2)])["p"]
@@ -122,7 +122,7 @@ def test_not_ready_nodes_use_every_budget_up_but_the_one_that_repairs_them():
     assert (usable[UNHEALTHY], usable[DRIFTED]) == (10, 8)
 
 
-@pytest.mark.promise("API-1.1.8")
+@pytest.mark.promise("API-1.1.8", "DIS-5.7", "DIS-7.4.3")
 def test_rebooting_nodes_use_the_budget_up_for_every_reason():
     """One draining for its reboot, one that already reboots and is not initialized."""
     nodes = [view() for _ in range(8)] + [view(rebooting=True), view(rebooting=True, initialized=False, ready=False)]

@@ -47,7 +47,7 @@ def test_a_claim_expires_at_its_age() -> None:
 
 
 @pytest.mark.promise("API-3.5.5")
-@pytest.mark.promise("DIS-4.1")
+@pytest.mark.promise("DIS-4.1", "DIS-17.2")
 def test_pods_that_come_and_go_are_noted_and_restarts_are_not() -> None:
     """consolidateAfter counts from real events; a restart of ours is none."""
 

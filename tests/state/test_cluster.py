@@ -92,6 +92,10 @@ def test_consolidation_looks_again_when_something_it_depends_on_changed() -> Non
     assert not changed()
     observe(state, pool(cpu="10"))
     assert changed(), "the pool's spec changed"
+    observe(state, node("n2", pool=""))
+    assert changed(), "a machine was seen for the first time"
+    observe(state, node("n2", pool=""))
+    assert not changed()
     delete(state, made)
     assert changed(), "a claim went"
     state.mark_unconsolidated()

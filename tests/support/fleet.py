@@ -321,7 +321,7 @@ class PlainSimulation:
         asked = dataclasses.replace(
             self.snapshot,
             nodes=tuple(nodes),
-            pods=(*(_tolerant(pod) for pod in self.snapshot.pods), *(freed(pod) for pod in question.pods)),
+            pods=(*(_tolerant(pod) for pod in self.snapshot.pods), *(_moved(pod) for pod in question.pods)),
             buffer_pods=tuple(_tolerant(pod) for pod in self.snapshot.buffer_pods),
         )
         plan = pack_reference(
@@ -367,6 +367,11 @@ def _tolerant(pod: Pod) -> Pod:
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(pod.spec, tolerations=[*pod.spec.tolerations, extra])
     )
+
+
+def _moved(pod: Pod) -> Pod:
+    """A pod that has not started yet may go to machines that are closed to running ones."""
+    return _tolerant(freed(pod)) if pod.status.phase == "Pending" else freed(pod)
 
 
 def freed(pod: Pod) -> Pod:

@@ -439,7 +439,7 @@ class ClusterState:
             self._usage.add(after)
             self._present.add(after)
             self._views.put(machine_id, after)
-            if before is not None and (before.initialized, before.marked_for_deletion) != (
+            if before is None or (before.initialized, before.marked_for_deletion) != (
                 after.initialized,
                 after.marked_for_deletion,
             ):

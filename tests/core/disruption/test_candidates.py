@@ -10,7 +10,7 @@ from pykarpenter.core.disruption.candidates import Candidate
 from pykarpenter.core.disruption.commands import DisruptionClass
 from pykarpenter.core.disruption.costs import eviction_cost, node_price
 from pykarpenter.core.disruption.emptiness import by_savings
-from pykarpenter.core.disruption.selection import annotation_notices
+from pykarpenter.core.disruption.selection import annotation_notices, unreadable_costs
 from pykarpenter.core.disruption.settings import Memory
 from pykarpenter.core.reasons import Why
 from tests.support.fleet import NOON, Fleet, candidate, condition, pod
@@ -94,7 +94,7 @@ def test_repair_takes_registered_uninitialized_nodes_even_when_nominated():
     assert judge(unregistered, disruption_class=REPAIR).why is Why.NOT_REGISTERED
 
 
-@pytest.mark.promise("DIS-3.2.4")
+@pytest.mark.promise("DIS-3.2.4", "DIS-17.12")
 def test_f45_unknown_instance_types_block_all_but_repair():
     """An empty catalogue says nothing about the machines; repair does not need it."""
     fleet = one()
@@ -210,7 +210,7 @@ def test_eviction_cost_follows_deletion_cost_and_priority(options, cost):
     assert eviction_cost(pod("x", **options)) == cost
 
 
-@pytest.mark.promise("DIS-3.3.2")
+@pytest.mark.promise("DIS-3.3.2", "DIS-18.17")
 @pytest.mark.parametrize(
     ("annotations", "gate", "cost"),
     [
@@ -219,6 +219,8 @@ def test_eviction_cost_follows_deletion_cost_and_priority(options, cost):
         ({labels.POD_DELETION_COST: str(2**27)}, True, 1.0),
         ({labels.DISRUPTION_COST: str(2**27)}, True, 2.0),
         ({labels.DISRUPTION_COST: "99999999999"}, False, 1.0),
+        ({labels.DISRUPTION_COST: f"000{2**27}"}, False, 2.0),
+        ({labels.DISRUPTION_COST: "٣"}, False, 1.0),
     ],
 )
 def test_disruption_cost_beats_deletion_cost(annotations, gate, cost):
@@ -226,7 +228,24 @@ def test_disruption_cost_beats_deletion_cost(annotations, gate, cost):
     assert eviction_cost(pod("x", annotations=annotations), gate) == cost
 
 
-@pytest.mark.promise("DIS-3.3.3")
+@pytest.mark.promise("DIS-3.3.2")
+def test_cost_that_cannot_be_read_is_told():
+    """A silent 0 would leave the user believing in a ranking."""
+    fleet = one(
+        pods=[
+            pod("good", annotations={labels.POD_DELETION_COST: "7"}),
+            pod("bad", annotations={labels.POD_DELETION_COST: "many"}),
+            pod("worse", annotations={labels.DISRUPTION_COST: "1.5", labels.POD_DELETION_COST: "7"}),
+        ]
+    )
+    assert unreadable_costs(fleet.world()) == [
+        ("default/bad", labels.POD_DELETION_COST, "many"),
+        ("default/worse", labels.DISRUPTION_COST, "1.5"),
+    ]
+    assert len(unreadable_costs(fleet.world(pod_deletion_cost=True))) == 1
+
+
+@pytest.mark.promise("DIS-3.3.3", "DIS-18.2")
 @pytest.mark.parametrize(
     ("pods", "empty"),
     [

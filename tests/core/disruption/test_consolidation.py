@@ -62,7 +62,7 @@ def test_set_that_needs_two_new_machines_is_left_alone():
     assert blocker.text() == "Can't remove without creating 2 candidates"
 
 
-@pytest.mark.promise("DIS-8.3")
+@pytest.mark.promise("DIS-8.3", "DIS-8.8")
 def test_s13_replacement_must_be_cheaper():
     """Moving pods for nothing is churn."""
     fleet = fleet_of()
@@ -147,6 +147,9 @@ def test_min_values_must_hold_after_the_price_filter():
     assert blocker.text().startswith("Filtering by price: minValues requirement is not met")
     fleet.type("xs", cpu=2, price=0.4)
     assert asked(fleet, "a").command.replacements[0].instance_types == ("xs", "s")
+    # With nothing cheaper at all it is still the flexibility that is reported.
+    fleet.node("a", type="xs", pods=[pod("x", cpu=1)])
+    assert asked(fleet, "a").why is Why.MIN_VALUES
 
 
 def spot_fleet(cheaper: int) -> Fleet:
@@ -159,7 +162,7 @@ def spot_fleet(cheaper: int) -> Fleet:
     return fleet
 
 
-@pytest.mark.promise("DIS-8.5")
+@pytest.mark.promise("DIS-8.5", "DIS-18.5")
 def test_acceptance_5_spot_to_spot_needs_its_gate_and_fifteen_cheaper_types():
     """Fewer choices mean a race to the bottom and more interruptions."""
     assert asked(spot_fleet(20), "a").why is Why.SPOT_TO_SPOT
@@ -177,7 +180,7 @@ def test_several_spot_machines_for_one_need_no_flexibility():
     assert asked(fleet, "a", "b", spot_to_spot=True).command.decision is Decision.REPLACE
 
 
-@pytest.mark.promise("DIS-7.7")
+@pytest.mark.promise("DIS-7.7", "DIS-18.4")
 def test_acceptance_4_several_machines_are_not_replaced_by_one_of_their_own_type():
     """Keeping the cheap one and deleting the others is as good, with fewer pods moved."""
     fleet = Fleet()
@@ -201,7 +204,7 @@ def test_acceptance_4_several_machines_are_not_replaced_by_one_of_their_own_type
     assert replacement().command.replacements[0].instance_types == ("z",)
 
 
-@pytest.mark.promise("DIS-6.2")
+@pytest.mark.promise("DIS-6.2", "DIS-18.6")
 def test_acceptance_6_destination_inside_its_window_is_not_filled():
     """A machine that is settling is left to settle; a new machine is allowed."""
     fleet = fleet_of(after="10m")
@@ -213,7 +216,7 @@ def test_acceptance_6_destination_inside_its_window_is_not_filled():
     assert asked(fleet, "a").command.decision is Decision.DELETE
 
 
-@pytest.mark.promise("DIS-6.2")
+@pytest.mark.promise("DIS-6.2", "DIS-17.8", "DIS-6.5")
 def test_pending_and_virtual_pods_may_use_a_machine_inside_its_window():
     """The window protects machines from being filled by us, not from work that needs a place."""
     fleet = fleet_of(after="10m")
@@ -227,7 +230,29 @@ def test_pending_and_virtual_pods_may_use_a_machine_inside_its_window():
     assert {p.node: p.pods for p in command.placements} == {"b": ("default/x",), "busy": ("default/waiting",)}
 
 
-@pytest.mark.promise("DIS-6.4")
+@pytest.mark.promise("DIS-6.2")
+def test_pod_that_has_not_started_may_go_to_a_machine_inside_its_window():
+    """It is bound but still pending, so moving it disturbs nobody."""
+    fleet = fleet_of(after="10m")
+    fleet.node("a", pods=[pod("starting", phase="Pending")])
+    fleet.node("busy", type="l", pods=[pod("y", cpu=1)], consolidatable=False, last_pod_event=NOON - 60)
+    command = asked(fleet, "a").command
+    assert command.decision is Decision.DELETE
+    assert [(p.node, p.pods) for p in command.placements] == [("busy", ("default/starting",))]
+
+
+@pytest.mark.promise("DIS-6.2")
+@pytest.mark.parametrize("after", ["Never", "0s"])
+def test_pool_without_a_window_is_a_destination_at_any_time(after):
+    """`Never` keeps machines where they are; it does not keep pods out of them."""
+    fleet = fleet_of()
+    fleet.pool("kept", after=after, budgets=["100%"])
+    fleet.node("a", pods=[pod("x")])
+    fleet.node("busy", pool="kept", type="l", consolidatable=False, pods=[pod("y")], last_pod_event=NOON - 1)
+    assert asked(fleet, "a").command.decision is Decision.DELETE
+
+
+@pytest.mark.promise("DIS-6.4", "DIS-18.8")
 def test_acceptance_8_pending_pod_that_needs_a_new_machine_counts_as_one():
     """The price comparison would otherwise be wrong."""
     fleet = fleet_of()
@@ -262,7 +287,7 @@ def test_multi_node_finds_the_longest_prefix():
     assert len(command.targets) == 3
 
 
-@pytest.mark.promise("DIS-7.6")
+@pytest.mark.promise("DIS-7.6", "DIS-17.1")
 def test_multi_node_never_takes_more_than_a_hundred():
     """Q1: a cap is a cap."""
     fleet = Fleet()
@@ -277,7 +302,7 @@ def test_multi_node_never_takes_more_than_a_hundred():
     assert max(len(q.removed) for q in simulation.asked) == 100
 
 
-@pytest.mark.promise("DIS-12.1")
+@pytest.mark.promise("DIS-12.1", "DIS-17.9")
 def test_search_that_ran_out_of_time_is_not_remembered_as_fruitless():
     """Q9: it has shown nothing."""
     fleet = fleet_of()
@@ -297,6 +322,17 @@ def test_search_limited_by_budgets_is_not_remembered_as_fruitless():
     for index in range(3):
         fleet.node(f"n{index}", pods=[pod(f"p{index}", cpu=4)])
     assert not multi_node.run(fleet.world(), fleet.simulation(), never).settled
+
+
+@pytest.mark.promise("DIS-12.1")
+def test_fleet_without_candidates_is_not_remembered_as_fruitless():
+    """Nothing was asked; what opens a candidate, as a PodDisruptionBudget, need not change anything else."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", match={"app": "web"})])
+    fleet.pdb("web", {"app": "web"}, allowed=0)
+    plan = decide(fleet.world(), fleet.simulation(), stamp=7.0)
+    assert not any(run.settled for run in plan.runs)
+    assert not single_node.run(fleet.world(), fleet.simulation(), never).settled
 
 
 @pytest.mark.promise("DIS-12.1")
@@ -351,15 +387,18 @@ def balanced_fleet(pods: int) -> Fleet:
     return fleet
 
 
-@pytest.mark.promise("DIS-9.1")
+@pytest.mark.promise("DIS-9.1", "DIS-9.4")
 def test_balanced_refuses_much_disturbance_for_little_money():
     """A tenth of the price for half of the pods is churn."""
     fleet = balanced_fleet(8)
     run = single_node.run(fleet.world(), fleet.simulation(), never)
     assert run.commands == ()
     assert run.scores[0][:2] == ("default", False)
-    message = next(n.message for n in run.notices if n.name == "a" and n.reason == "Unconsolidatable")
-    assert "score 0.10 < threshold 0.50 (k: 2, savings 5.0%, disruption 50.0%)" in message
+    refused = single_node.evaluate(
+        fleet.world(), fleet.simulation(), candidate(fleet.world(), "a"), Scales(fleet.world()), [], []
+    )
+    assert "score 0.10 < threshold 0.50 (k: 2, savings 5.0%, disruption 50.0%)" in refused.message
+    assert {n.reason for n in run.notices} == {"ConsolidationCandidate"}, "a score is told by metrics alone"
 
 
 @pytest.mark.promise("DIS-9.1")
@@ -384,6 +423,90 @@ def test_balanced_does_not_simulate_what_cannot_pass():
     world = fleet.world()
     assert not Scales(world).could_pass(candidate(world, "crowded"))
     assert Scales(world).could_pass(candidate(world, "dear"))
+
+
+def two_balanced_pools() -> Fleet:
+    fleet = Fleet()
+    fleet.type("m", cpu=16, price=1.0)
+    fleet.type("l", cpu=16, price=3.0)
+    fleet.pool("cheap", budgets=["100%"], policy="Balanced")
+    fleet.pool("dear", budgets=["100%"], policy="Balanced")
+    fleet.pool("plain", budgets=["100%"])
+    fleet.node("c", pool="cheap", pods=[pod("c1")])
+    fleet.node("d", pool="dear", type="l", pods=[pod("d1")])
+    fleet.node("p", pool="plain", pods=[pod("p1")])
+    return fleet
+
+
+@pytest.mark.promise("DIS-9.2")
+def test_saving_over_several_pools_is_split_by_what_they_cost():
+    """Each pool is judged by its own part; pools of other policies are not judged."""
+    world = two_balanced_pools().world()
+    verdicts = Scales(world).verdicts([candidate(world, name) for name in ("c", "d", "p")], saving=2.5)
+    assert [(v.pool, v.saving_share, v.disruption_share) for v in verdicts] == [
+        ("cheap", pytest.approx(0.5), 1.0),
+        ("dear", pytest.approx(0.5), 1.0),
+    ]
+    assert all(verdict.approved for verdict in verdicts)
+
+
+@pytest.mark.promise("DIS-9.3")
+def test_balanced_approves_nothing_that_it_cannot_compare():
+    """No saving, no cost or no disturbance: no."""
+    fleet = two_balanced_pools()
+    world = fleet.world()
+    chosen = [candidate(world, "c")]
+    assert [v.approved for v in Scales(world).verdicts(chosen, saving=0.0)] == [False]
+    assert [v.approved for v in Scales(world).verdicts(chosen, saving=-1.0)] == [False]
+    fleet.type("m", cpu=16, price=0.0)
+    world = fleet.world()
+    assert [v.approved for v in Scales(world).verdicts([candidate(world, "c")], saving=1.0)] == [False]
+
+
+@pytest.mark.promise("DIS-17.7")
+def test_every_node_of_the_pool_counts_in_its_disturbance():
+    """Q7: candidates or not, and whatever was written to their claims meanwhile."""
+    fleet = balanced_fleet(8)
+    before = Scales(fleet.world()).totals["default"].disruption
+    assert before == pytest.approx(18.0)
+    fleet.node("a", pods=[pod(f"a{i}", cpu=0.5) for i in range(8)], consolidatable=False, last_pod_event=NOON)
+    fleet.node("b", pods=[pod(f"b{i}", cpu=2) for i in range(8)], annotations={labels.DO_NOT_DISRUPT: "true"})
+    assert Scales(fleet.world()).totals["default"].disruption == before
+
+
+@pytest.mark.promise("DIS-8.7", "DIS-16.1")
+def test_single_node_tells_what_it_found_and_why_not():
+    """Found replacements are announced, deletes are not, refusals carry their reason on Node and NodeClaim."""
+    fleet = fleet_of()
+    fleet.node("a", pods=[pod("x", cpu=4)])
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    (notice,) = run.notices
+    assert (notice.kind, notice.name, notice.claim, notice.reason) == ("Node", "a", "claim-a", "Unconsolidatable")
+    assert notice.message == "Can't replace with a cheaper node ($1.0000/h now, $1.0000/h at best)"
+    fleet.node("a", type="l", pods=[pod("x", cpu=3)])
+    run = single_node.run(fleet.world(), fleet.simulation(), never)
+    (notice,) = run.notices
+    assert notice.reason == "ConsolidationCandidate"
+    assert notice.message.startswith("Consolidation candidate: Underutilized/replace: a (l/on-demand) -> m/on-demand")
+    assert notice.message.endswith("(savings: $1.00)")
+    fleet.node("b", type="l", pods=[pod("y")])
+    assert single_node.run(fleet.world(), fleet.simulation(), never).notices == ()
+    fleet.node("odd", type="vanished", pods=[pod("z")])
+    fleet.node("blank", zone="", pods=[pod("w")])
+    told = {n.name: n.message for n in single_node.run(fleet.world(), fleet.simulation(), never).notices}
+    assert told["odd"] == 'Instance Type "vanished" not found'
+    assert told["blank"] == f'Node does not have label "{labels.ZONE}"'
+
+
+@pytest.mark.promise("DIS-16.4")
+def test_events_repeat_as_seldom_as_users_expect():
+    """Two minutes by default, fifteen for what seldom changes, one for budgets."""
+    fleet = fleet_of(budgets=["0"])
+    fleet.node("a", pods=[pod("x", cpu=4)])
+    fleet.node("kept", annotations={labels.DO_NOT_DISRUPT: "true"})
+    fleet.node("odd", type="vanished", pods=[pod("z")])
+    windows = {n.name: n.window_s for n in multi_node.run(fleet.world(), fleet.simulation(), never).notices}
+    assert windows == {"kept": 120.0, "odd": 900.0, "default": 60.0}
 
 
 def test_minimum_saving_holds_back_pennies():

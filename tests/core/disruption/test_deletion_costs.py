@@ -24,7 +24,7 @@ def values(fleet: Fleet) -> dict[str, int | None]:
     return {write.name: write.value for write in plan_costs(fleet.world()).writes}
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-15.1.2")
 def test_going_first_then_drifted_then_cheap_to_move():
     """The lower the cost, the sooner a ReplicaSet gives the pod up."""
     fleet = fleet_of()
@@ -37,7 +37,7 @@ def test_going_first_then_drifted_then_cheap_to_move():
     assert found["d"] < found["l"] < found["c1"] == found["c2"] < 0
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-15.1.3")
 def test_nodes_that_cannot_go_get_no_rank():
     """Steering pods off them would gain nothing."""
     fleet = fleet_of()
@@ -60,7 +60,7 @@ def test_static_pools_and_never_are_not_ranked():
     assert values(fleet) == {}
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-15.1.2")
 def test_budget_cuts_the_ranking():
     """What cannot go now needs no steering."""
     fleet = fleet_of(budgets=["1"])
@@ -69,7 +69,7 @@ def test_budget_cuts_the_ranking():
     assert list(values(fleet)) == ["a1"]
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-17.16")
 def test_users_own_values_are_never_touched():
     """Q16: own only what was written."""
     fleet = fleet_of()
@@ -78,7 +78,7 @@ def test_users_own_values_are_never_touched():
     assert values(fleet) == {"free": -1000, "old": None}
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-17.16")
 def test_one_node_more_does_not_rewrite_all_ranks():
     """Q16: ranks are sparse."""
     fleet = fleet_of()
@@ -89,7 +89,7 @@ def test_one_node_more_does_not_rewrite_all_ranks():
     assert values(fleet) == {"new": -1001} or set(values(fleet)) == {"new"}
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-15.1.4", "DIS-17.16")
 def test_pass_is_capped_and_says_what_waits():
     """Q16: the rest goes on next minute."""
     fleet = fleet_of()
@@ -100,7 +100,7 @@ def test_pass_is_capped_and_says_what_waits():
     assert plan.waiting == (("default", 5),)
 
 
-@pytest.mark.promise("DIS-15.1.1")
+@pytest.mark.promise("DIS-15.1.1", "DIS-17.16")
 def test_gate_off_removes_only_our_values():
     """Q16: clean up."""
     fleet = fleet_of()

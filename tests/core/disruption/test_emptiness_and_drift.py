@@ -6,7 +6,7 @@ import pytest
 
 from pykarpenter.api import labels
 from pykarpenter.api.nodepool import Budget
-from pykarpenter.core.disruption import drift, emptiness
+from pykarpenter.core.disruption import drift, emptiness, single_node
 from pykarpenter.core.disruption.allowance import Allowances
 from pykarpenter.core.disruption.commands import Decision, Reason
 from pykarpenter.core.disruption.decide import decide
@@ -38,7 +38,7 @@ def test_s4_all_empty_machines_that_budgets_allow_go_in_one_command():
     assert run.commands[0].saving == pytest.approx(4.0)
 
 
-@pytest.mark.promise("DIS-7.2")
+@pytest.mark.promise("DIS-7.2", "DIS-15.1")
 def test_machine_with_buffer_pods_is_not_empty():
     """Standby capacity was bought on purpose."""
     fleet = empty_fleet(1)
@@ -96,7 +96,7 @@ def test_s4_machines_that_wait_for_validation_use_the_budget():
     assert emptiness.run(fleet.world()).commands == ()
 
 
-@pytest.mark.promise("DIS-5.1")
+@pytest.mark.promise("DIS-5.1", "DIS-18.10", "DIS-5.7")
 def test_acceptance_10_sick_machines_use_every_budget_but_their_own():
     """Or unhealthy nodes would exhaust the budget that repairs them."""
     fleet = empty_fleet(8, budgets=["100%"])
@@ -111,7 +111,7 @@ def test_acceptance_10_sick_machines_use_every_budget_but_their_own():
     assert all(Allowances(rebooting.world(), reason).usable("default") == 8 for reason in Reason)
 
 
-@pytest.mark.promise("DIS-5.1")
+@pytest.mark.promise("DIS-5.1", "DIS-18.1", "DIS-5.4")
 def test_acceptance_1_percentages_round_up():
     """A small pool must be able to move at all; B4."""
     assert Allowances(empty_fleet(10, budgets=["5%"]).world(), Reason.EMPTY).usable("default") == 1
@@ -119,7 +119,7 @@ def test_acceptance_1_percentages_round_up():
     assert Allowances(empty_fleet(19, budgets=["20%"]).world(), Reason.EMPTY).usable("default") == 4
 
 
-@pytest.mark.promise("DIS-5.1")
+@pytest.mark.promise("DIS-5.1", "DIS-18.1", "DIS-5.5")
 def test_acceptance_1_f41_window_blocks_until_its_end():
     """A maintenance freeze must hold to the second."""
     freeze = Budget(nodes="0", schedule="@daily", duration="10m")
@@ -131,7 +131,7 @@ def test_acceptance_1_f41_window_blocks_until_its_end():
     assert Allowances(fleet.world(), Reason.EMPTY).usable("default") > 3
 
 
-@pytest.mark.promise("DIS-5.1")
+@pytest.mark.promise("DIS-5.1", "DIS-18.1", "DIS-5.6")
 def test_acceptance_1_b1_unreadable_budget_stops_every_reason():
     """Fail closed: the freeze that was meant may be for all of them."""
     broken = Budget(nodes="5", schedule="@dailyx", duration="10m", reasons=["Drifted"])
@@ -185,7 +185,7 @@ def test_drift_may_need_several_replacements():
     assert not command.needs_validation
 
 
-@pytest.mark.promise("DIS-3.2.5", "DIS-6.1")
+@pytest.mark.promise("DIS-3.2.5", "DIS-6.1", "DIS-18.3")
 def test_acceptance_3_drift_with_a_grace_period_plans_no_room_for_a_protected_pod():
     """It stays until the deadline; consolidation refuses outright."""
     fleet = drifting()
@@ -194,10 +194,13 @@ def test_acceptance_3_drift_with_a_grace_period_plans_no_room_for_a_protected_po
     (command,) = drift.run(fleet.world(), fleet.simulation()).commands
     assert command.replacements == ()
     assert command.decision is Decision.DELETE
-    assert emptiness.run(fleet.world()).commands == ()
+    fleet.node("b")
+    refused = single_node.run(fleet.world(), fleet.simulation(), lambda: False)
+    assert refused.commands == ()
+    assert "do-not-disrupt" in next(n.message for n in refused.notices if n.name == "a")
 
 
-@pytest.mark.promise("DIS-7.5")
+@pytest.mark.promise("DIS-7.5", "DIS-17.10")
 def test_f27_drift_of_a_pool_pauses_after_a_failed_replacement():
     """Another pool goes on; the failing one is not retried at once with its old age."""
     fleet = drifting()
@@ -236,7 +239,7 @@ def test_pass_stops_at_the_first_method_with_something_to_do():
     assert [run.method for run in plan.runs] == ["emptiness", "static-drift", "drift"]
 
 
-@pytest.mark.promise("DIS-2.2")
+@pytest.mark.promise("DIS-2.2", "DIS-17.11")
 def test_method_that_fails_does_not_stop_the_others():
     """No Ready pool stops drift's simulation, not the removal of empty machines that comes before or after it."""
     fleet = drifting(ready=False)
@@ -247,7 +250,7 @@ def test_method_that_fails_does_not_stop_the_others():
     assert len(plan.runs) == 5
 
 
-@pytest.mark.promise("DIS-6.4")
+@pytest.mark.promise("DIS-6.4", "DIS-18.8")
 def test_acceptance_8_hopeless_pending_pod_does_not_block_drift():
     """It was pending before and may stay so."""
     fleet = drifting()

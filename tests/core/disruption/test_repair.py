@@ -80,7 +80,7 @@ def resolve(rules, faults, now=NOON, **options):
     return rules.resolve(view.node, view.claim, now)
 
 
-@pytest.mark.promise("DIS-7.2.2")
+@pytest.mark.promise("DIS-7.2.2", "DIS-18.12")
 @pytest.mark.promise("API-6.1.2")
 def test_acceptance_12_known_reason_inside_its_toleration_keeps_the_fallback_out():
     """The elapsed fallback must not overrule the policy written for the case."""
@@ -128,7 +128,7 @@ def test_eligible_policies_merge():
     assert merged.score == pytest.approx(4.0)
 
 
-@pytest.mark.promise("DIS-7.4.1")
+@pytest.mark.promise("DIS-7.4.1", "DIS-18.12", "DIS-17.13")
 def test_acceptance_12_third_fault_within_a_day_of_two_reboots_is_a_replacement():
     """Q13: a restart must not allow endless reboots; the commits are on the claim."""
     rules = RepairRules([FALLBACK, policy(toleration=600, action=REBOOT)])
@@ -142,6 +142,25 @@ def test_acceptance_12_third_fault_within_a_day_of_two_reboots_is_a_replacement(
     assert commits_with(claim, NOON) == f"{format_timestamp(NOON - 3600)},{format_timestamp(NOON)}"
 
 
+@pytest.mark.promise("DIS-18.12")
+def test_acceptance_12_reason_policy_acts_long_before_the_fallback():
+    """Ten minutes for a reason that a reboot heals, two days for anything else; the end of a reboot starts anew."""
+    rules = RepairRules([policy(regex="", toleration=48 * 3600), policy(regex="Hung", toleration=600, action=REBOOT)])
+    assert resolve(rules, sick(NOON - 599, reason="Hung")) is None
+    assert resolve(rules, sick(NOON - 600, reason="Hung")).action == REBOOT
+    assert resolve(rules, sick(NOON - 600, reason="Other")) is None
+    ended = [condition("Rebooting", "False", "RebootSucceeded", NOON - 599)]
+    assert resolve(rules, sick(NOON - 7200, reason="Hung"), conditions=ended) is None
+
+
+@pytest.mark.promise("DIS-18.13")
+def test_acceptance_13_do_not_disrupt_on_the_node_does_not_stop_repair():
+    """It protects what runs; a broken machine runs nothing well."""
+    fleet = fleet_with(10)
+    fleet.node("n0", node_conditions=sick(), annotations={labels.DO_NOT_DISRUPT: "true"})
+    assert repaired(fleet).commands[0].nodes == ("n0",)
+
+
 @pytest.mark.promise("DIS-2.3")
 def test_repair_runs_only_with_its_gate():
     """It is alpha."""
@@ -153,7 +172,7 @@ def test_repair_runs_only_with_its_gate():
     assert plan.commands[0].method == "repair"
 
 
-@pytest.mark.promise("DIS-7.1.3")
+@pytest.mark.promise("DIS-7.1.3", "DIS-18.9")
 def test_acceptance_9_f28_breaker_stops_above_a_fifth():
     """Many faults at once are a fault of something else."""
     fleet = fleet_with(10)
@@ -170,7 +189,7 @@ def test_acceptance_9_f28_breaker_stops_above_a_fifth():
     assert repaired(fleet).commands[0].nodes == ("n0",)
 
 
-@pytest.mark.promise("DIS-7.1.3")
+@pytest.mark.promise("DIS-7.1.3", "DIS-18.9")
 def test_acceptance_9_one_of_three_is_repaired_and_two_of_three_are_not():
     """Rounded up, so that small pools heal."""
     fleet = fleet_with(3)
@@ -180,7 +199,7 @@ def test_acceptance_9_one_of_three_is_repaired_and_two_of_three_are_not():
     assert not repaired(fleet).commands
 
 
-@pytest.mark.promise("DIS-7.1.3")
+@pytest.mark.promise("DIS-7.1.3", "DIS-17.17")
 def test_machines_already_going_do_not_trip_the_breaker():
     """Q17: a third fault must not wait for the first two."""
     fleet = fleet_with(10)
@@ -199,7 +218,7 @@ def test_most_urgent_machine_first():
     assert repaired(fleet).commands[0].nodes == ("n5",)
 
 
-@pytest.mark.promise("DIS-7.1.1")
+@pytest.mark.promise("DIS-7.1.1", "DIS-17.12")
 def test_healthy_machines_see_no_repair_event():
     """Q12: health is tested first."""
     fleet = fleet_with(3)
@@ -211,7 +230,7 @@ def test_healthy_machines_see_no_repair_event():
     assert notice.message == "Repair requires a NodePool to construct and budget a safe replacement"
 
 
-@pytest.mark.promise("DIS-7.1.1")
+@pytest.mark.promise("DIS-7.1.1", "DIS-18.13", "DIS-3.1.7")
 def test_acceptance_13_veto_is_reported_before_a_missing_bound():
     """And only once a repair is due."""
     fleet = fleet_with(10)
@@ -227,7 +246,7 @@ def test_acceptance_13_veto_is_reported_before_a_missing_bound():
     assert notice.message == "Repair requires a termination grace period to bypass blocking pods"
 
 
-@pytest.mark.promise("DIS-7.1.6", "DIS-7.1.4")
+@pytest.mark.promise("DIS-7.1.6", "DIS-7.1.4", "DIS-18.13")
 def test_acceptance_13_bounded_repair_plans_room_for_the_protected_pod():
     """It will be freed by the deadline."""
     fleet = fleet_with(10)
@@ -239,7 +258,7 @@ def test_acceptance_13_bounded_repair_plans_room_for_the_protected_pod():
     assert command.targets[0].waives_protection
 
 
-@pytest.mark.promise("DIS-7.1.4")
+@pytest.mark.promise("DIS-7.1.4", "DIS-18.14")
 @pytest.mark.parametrize(
     ("policy_bound", "claim", "bound"),
     [(600.0, "5m", 300.0), (600.0, None, 600.0), (0.0, "5m", 0.0), (None, "5m", None)],
@@ -252,7 +271,7 @@ def test_acceptance_14_drain_bound_is_the_shorter_of_policy_and_claim(policy_bou
     assert repaired(fleet, rules).commands[0].targets[0].drain_bound_s == bound
 
 
-@pytest.mark.promise("DIS-7.1.5")
+@pytest.mark.promise("DIS-7.1.5", "DIS-18.11")
 def test_acceptance_11_uninitialized_machine_is_repaired_without_budget():
     """It serves nobody, so nobody is disturbed."""
     fleet = fleet_with(9, budgets=["0"])
@@ -264,7 +283,7 @@ def test_acceptance_11_uninitialized_machine_is_repaired_without_budget():
     assert repaired(fleet).commands == ()
 
 
-@pytest.mark.promise("DIS-7.1.6")
+@pytest.mark.promise("DIS-7.1.6", "DIS-18.9")
 def test_acceptance_9_empty_machine_is_deleted_and_one_with_pods_replaced():
     """S8: the replacement comes first."""
     fleet = fleet_with(10)
@@ -285,7 +304,7 @@ def test_reboot_carries_its_condition_and_the_bound_of_its_drain():
     assert command.replacements == ()
 
 
-@pytest.mark.promise("DIS-2.2")
+@pytest.mark.promise("DIS-2.2", "DIS-17.11")
 def test_machine_that_cannot_be_simulated_does_not_stop_the_next():
     """Q11."""
     fleet = fleet_with(10, ready=False)

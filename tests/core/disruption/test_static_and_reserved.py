@@ -48,7 +48,7 @@ def test_s1_static_drift_keeps_to_the_node_limit():
     assert len(run(fleet).commands) == 1
 
 
-@pytest.mark.promise("DIS-7.3.1")
+@pytest.mark.promise("DIS-7.3.1", "DIS-18.16")
 def test_acceptance_16_static_pool_at_its_limit():
     """Blocked, or with the gate terminated first when it can be refilled."""
     fleet = static_fleet(3, limits={"nodes": "3"})
@@ -75,7 +75,7 @@ def reserved_static(units: int = 0, **pool) -> Fleet:
     return fleet
 
 
-@pytest.mark.promise("DIS-7.3.2")
+@pytest.mark.promise("DIS-7.3.2", "DIS-18.16")
 def test_acceptance_16_full_reservation_terminates_only_its_holders_first():
     """Even with room under the limit: a replacement could not be had."""
     result = run(reserved_static(limits={"nodes": "9"}), terminate_first_drift=True)
@@ -86,7 +86,7 @@ def test_acceptance_16_full_reservation_terminates_only_its_holders_first():
     assert [n.name for n in result.notices if "capacity reservations are full" in n.message] == ["n0"]
 
 
-@pytest.mark.promise("DIS-7.3.2")
+@pytest.mark.promise("DIS-7.3.2", "DIS-18.16")
 def test_acceptance_16_template_that_admits_on_demand_is_replaced_first():
     """Even when on-demand cannot be had now."""
     fleet = reserved_static(capacity_types=["reserved", "on-demand"])
@@ -95,7 +95,7 @@ def test_acceptance_16_template_that_admits_on_demand_is_replaced_first():
     assert {c.decision for c in result.commands} == {Decision.REPLACE}
 
 
-@pytest.mark.promise("DIS-6.1.2")
+@pytest.mark.promise("DIS-6.1.2", "DIS-17.14")
 def test_terminate_first_drain_is_bounded():
     """Q14: its pods wait for the slot, so one stuck pod must not keep all down for ever."""
     fleet = static_fleet(3, limits={"nodes": "3"})
@@ -119,7 +119,7 @@ def drifted(fleet: Fleet, gate: bool = True):
     return drift.run(fleet.world(terminate_first_drift=gate), fleet.simulation())
 
 
-@pytest.mark.promise("DIS-6.1.1")
+@pytest.mark.promise("DIS-6.1.1", "DIS-18.15")
 def test_acceptance_15_full_reservation_blocks_drift_without_the_gate():
     """There is nowhere to go."""
     result = drifted(reserved_dynamic(), gate=False)
@@ -127,7 +127,7 @@ def test_acceptance_15_full_reservation_blocks_drift_without_the_gate():
     assert "default/x" in result.notices[-1].message
 
 
-@pytest.mark.promise("DIS-6.1.1")
+@pytest.mark.promise("DIS-6.1.1", "DIS-18.15")
 def test_acceptance_15_gate_terminates_first_into_the_freed_slot():
     """The machine's own unit is what its successor needs."""
     (command,) = drifted(reserved_dynamic()).commands
@@ -136,20 +136,20 @@ def test_acceptance_15_gate_terminates_first_into_the_freed_slot():
     assert command.replacements == ()
 
 
-@pytest.mark.promise("DIS-6.1.1")
+@pytest.mark.promise("DIS-6.1.1", "DIS-18.15")
 def test_acceptance_15_more_pods_than_one_slot_holds_block():
     """Only one slot becomes free."""
     two = [pod("x", cpu=3), pod("y", cpu=3)]
     assert drifted(reserved_dynamic(pods=two)).commands == ()
 
 
-@pytest.mark.promise("DIS-6.1.1")
+@pytest.mark.promise("DIS-6.1.1", "DIS-18.15")
 def test_acceptance_15_unavailable_reservation_blocks():
     """The slot would not come back."""
     assert drifted(reserved_dynamic(available=False)).commands == ()
 
 
-@pytest.mark.promise("DIS-6.1.1")
+@pytest.mark.promise("DIS-6.1.1", "DIS-18.15")
 def test_acceptance_15_any_other_way_is_replace_first():
     """A spare slot, on-demand in the pool, or a lower pool."""
     assert drifted(reserved_dynamic(units=1)).commands[0].decision is Decision.REPLACE

@@ -80,7 +80,7 @@ def test_pods_that_no_longer_fit_stop_it():
     result = outcome(fleet, command)
     assert result.failure == "scheduling"
     notices = rejection_notices(fleet.world(), command, result)
-    assert [n.reason for n in notices] == ["ConsolidationRejected"]
+    assert [(n.kind, n.name, n.claim, n.reason) for n in notices] == [("Node", "a", "claim-a", "ConsolidationRejected")]
 
 
 @pytest.mark.promise("DIS-10.1")
@@ -91,9 +91,9 @@ def test_replacement_that_became_needless_stops_it():
     assert outcome(fleet, command).failure == "scheduling"
 
 
-@pytest.mark.promise("DIS-10.3")
-def test_multi_node_rejection_is_reported_on_every_machine():
-    """Q3."""
+@pytest.mark.promise("DIS-10.3", "DIS-17.3")
+def test_multi_node_rejection_is_reported_on_its_pools():
+    """Q3: told, and where the approval of several machines is told."""
     fleet = Fleet()
     fleet.type("m", cpu=4, price=1.0)
     fleet.pool(budgets=["100%"])
@@ -102,7 +102,9 @@ def test_multi_node_rejection_is_reported_on_every_machine():
     (command,) = multi_node.run(fleet.world(), fleet.simulation(), lambda: False).commands
     fleet.node("a", pods=[pod("a", annotations={labels.DO_NOT_DISRUPT: "true"})])
     result = outcome(fleet, command)
-    assert {n.name for n in rejection_notices(fleet.world(), command, result)} == set(command.nodes)
+    (notice,) = rejection_notices(fleet.world(), command, result)
+    assert (notice.kind, notice.name, notice.reason) == ("NodePool", "default", "ConsolidationRejected")
+    assert "do-not-disrupt" in notice.message
 
 
 @pytest.mark.promise("DIS-10.2")

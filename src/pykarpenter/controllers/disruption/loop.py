@@ -22,7 +22,7 @@ from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
 from pykarpenter.core.disruption.decide import decide
 from pykarpenter.core.disruption.engine import SimulationSource
-from pykarpenter.core.disruption.selection import annotation_notices
+from pykarpenter.core.disruption.selection import annotation_notices, unreadable_costs
 from pykarpenter.core.disruption.settings import VALIDATION_DELAY_S, DisruptionSettings, Memory
 from pykarpenter.core.disruption.validation import Validated, rejection_notices, validate
 from pykarpenter.core.snapshot import ClusterSnapshot
@@ -86,6 +86,8 @@ class DisruptionLoop:
         self._catalogue = Catalogue(ctx)
         self._stamp = ChangeStamp()
         self._nothing_at: dict[str, float] = {}
+        # As above, also for a fleet without candidates, which is looked at anew in each pass.
+        self._idle_at: dict[str, float] = {}
         self._unseen: tuple[str, ...] = ()
         self._nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
         # When each workload was last displaced by a command of ours; a restart forgets it.
@@ -107,8 +109,8 @@ class DisruptionLoop:
         if not self._ctx.settings.dry_run:
             await self._healing.heal(self._in_flight())
         await self._catalogue.refresh()
-        started = await self._validate_due()
-        plan = await self._decide()
+        started, given_up = await self._validate_due()
+        plan = await self._decide(given_up)
         for command in plan.commands:
             if command.needs_validation:
                 self.waiting = Waiting(command, self._ctx.clock.now() + VALIDATION_DELAY_S)
@@ -139,13 +141,15 @@ class DisruptionLoop:
         )
         return World(snapshot, self._settings, memory)
 
-    async def _decide(self) -> DisruptionPlan:
+    async def _decide(self, given_up: Method | None = None) -> DisruptionPlan:
+        """What to do now; a graceful method that was just given up has had its turn in this pass."""
         now = self._ctx.clock.now()
         stamp = self._stamp.at(self._ctx.state.consolidation_revision, now)
         snapshot = self._snapshot()
         waiting = self.waiting.command if self.waiting is not None else None
         world = self._world(snapshot, waiting)
-        methods = [m for m in Method if waiting is None or m not in _GRACEFUL]
+        passed = _GRACEFUL if waiting is not None else _GRACEFUL[: _GRACEFUL.index(given_up) + 1] if given_up else ()
+        methods = [m for m in Method if m not in passed]
 
         def answer() -> DisruptionPlan:
             return decide(world, self._simulations(snapshot), stamp, methods, self._deadline, self._ctx.clock.monotonic)
@@ -154,6 +158,7 @@ class DisruptionLoop:
         self._remember(plan, stamp)
         self._reports.plan(plan)
         self._reports.publish(annotation_notices(world))
+        self._reports.unreadable_costs(unreadable_costs(world))
         return plan
 
     def _deadline(self, limit_s: float) -> Callable[[], bool]:
@@ -164,14 +169,16 @@ class DisruptionLoop:
         for run in plan.runs:
             if run.settled:
                 self._nothing_at[run.method] = stamp
+            if run.settled or not (run.eligible or run.error):
+                self._idle_at[run.method] = stamp
             if run.method is Method.SINGLE_NODE:
                 self._unseen = run.unseen_pools
         self._nothing_better_at = plan.nothing_better_at or self._nothing_better_at
 
-    async def _validate_due(self) -> bool:
-        """The second look of a command whose pause is over; whether it was started."""
+    async def _validate_due(self) -> tuple[bool, Method | None]:
+        """The second look of a command whose pause is over: whether it was started, and the method if not."""
         if self.waiting is None or self._ctx.clock.now() < self.waiting.due_at:
-            return False
+            return False, None
         command, self.waiting = self.waiting.command, None
         snapshot = self._snapshot()
         world = self._world(snapshot, None)
@@ -184,8 +191,9 @@ class DisruptionLoop:
             message = validated.blocker.message if validated.blocker is not None else ""
             self._reports.validation_failed(command, validated.failure, message)
             self._reports.publish(rejection_notices(world, command, validated))
-            return False
-        return await self._start(validated.command)
+            return False, command.method
+        started = await self._start(validated.command)
+        return started, None if started else command.method
 
     async def _start(self, command: Command) -> bool:
         if self._ctx.settings.dry_run:
@@ -211,7 +219,7 @@ class DisruptionLoop:
     def quiet(self) -> bool:
         """Whether consolidation looked at the fleet as it is and found nothing to do."""
         stamp = self._stamp.peek(self._ctx.state.consolidation_revision)
-        found_nothing = [self._nothing_at.get(method) for method in (Method.MULTI_NODE, Method.SINGLE_NODE)]
+        found_nothing = [self._idle_at.get(method) for method in (Method.MULTI_NODE, Method.SINGLE_NODE)]
         return self.waiting is None and stamp is not None and all(at == stamp for at in found_nothing)
 
     def _report_once(self, command: Command) -> None:

@@ -105,12 +105,25 @@ class Orchestration:
             await self._give_up(running, f"replacement {lost} is gone")
             return None
         if not running.starting:
-            # Success is looked at before the time-out: what is deleted is not rolled back.
-            return await self._finish(running)
+            return await self._delete_all(running)
         if self._is_overdue(running):
             await self._give_up(running, "replacements did not initialize in time")
             return None
         return Result(requeue_after_s=PERIOD_S)
+
+    async def _delete_all(self, running: Running) -> Result | None:
+        """Success is looked at before the time-out: what is deleted is not rolled back, and the rest only then."""
+        try:
+            result = await self._finish(running)
+        except (ApiError, OSError) as error:
+            if not self._is_overdue(running):
+                raise
+            await self._give_up(running, f"nodes cannot be deleted: {error}")
+            return None
+        if result is not None and self._is_overdue(running):
+            await self._give_up(running, "nodes could not be deleted in time")
+            return None
+        return result
 
     async def _await_replacements(self, running: Running) -> str:
         """The name of a replacement that is gone for good; those that are initialized stop being waited for."""

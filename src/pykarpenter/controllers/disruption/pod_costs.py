@@ -59,8 +59,9 @@ class PodDeletionCosts:
         settings = self._settings
         plan: CostPlan = await self._ctx.offload(lambda: plan_costs(World(snapshot, settings)))
         self._enqueue(plan.writes)
-        for pool, count in plan.waiting:
-            self._ctx.metrics.gauge(_PENDING, {"nodepool": pool}, count)
+        waiting = dict(plan.waiting)
+        for pool in sorted(pool.name for pool in snapshot.node_pools):
+            self._ctx.metrics.gauge(_PENDING, {"nodepool": pool}, waiting.get(pool, 0))
         if not plan.waiting:
             self._done_at = (revision, now)
         return PERIOD_S

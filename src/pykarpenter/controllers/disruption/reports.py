@@ -23,8 +23,8 @@ from pykarpenter.runtime.logs import get_logger
 
 
 def snake(text: str) -> str:
-    """`WhenEmptyOrUnderutilized` as `when_empty_or_underutilized`."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
+    """`WhenEmptyOrUnderutilized` as `when_empty_or_underutilized`, `KWOKUnhealthy` as `kwok_unhealthy`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", text).lower()
 
 
 class Reports:
@@ -32,6 +32,8 @@ class Reports:
         self._ctx = ctx
         self._log = get_logger(controller="disruption")
         self._audit = get_logger(controller="disruption", audit=True)
+        # Costs that cannot be read and were told, so that a pod is named once.
+        self._told_costs: frozenset[tuple[str, str, str]] = frozenset()
         # Shown as zero from the start, so that an alert on them has something to stand on.
         for kind in ("multi", "single"):
             ctx.metrics.count(
@@ -51,6 +53,15 @@ class Reports:
                     dedupe=(target.kind, target.name, notice.message),
                     window_s=notice.window_s,
                 )
+
+    def unreadable_costs(self, found: Iterable[tuple[str, str, str]]) -> None:
+        """Pods whose cost annotation counts nothing because it is no number."""
+        now = dict.fromkeys(found)
+        for pod, annotation, value in now:
+            if (pod, annotation, value) not in self._told_costs:
+                problem = "is no 32-bit number and counts as 0; write a whole number such as 100"
+                self._log.error("pod cost cannot be read", Pod=pod, annotation=annotation, value=value, problem=problem)
+        self._told_costs = frozenset(now)
 
     def _references(self, notice: Notice) -> list[ObjectReference]:
         caches = self._ctx.caches

@@ -19,7 +19,7 @@ from pykarpenter.controllers.disruption.reboots import RebootHandoff
 from pykarpenter.controllers.disruption.reports import Reports
 from pykarpenter.controllers.provisioning.creation import ClaimCreator, Outcome
 from pykarpenter.core.disruption.blockers import Blocker
-from pykarpenter.core.disruption.commands import Command, Decision, Method, Target
+from pykarpenter.core.disruption.commands import Command, Decision, Target
 from pykarpenter.core.reasons import Why
 from pykarpenter.kube.errors import ApiError, Conflict
 from pykarpenter.runtime.logs import get_logger
@@ -61,19 +61,19 @@ class Starter:
         if not marked:
             return False
         if len(marked) < len(command.targets):
-            # Only a plain removal of empty machines can go on with fewer of them.
-            if command.method is not Method.EMPTINESS:
+            # A removal can go on with fewer machines; a replacement was sized and priced for all of them.
+            if command.replacements:
                 await self._queue.release(marked)
                 return False
-            command = dataclasses.replace(command, targets=tuple(marked))
+            command = _only(command, marked)
         still = [target for target in marked if await self._holds(command, target)]
-        if len(still) < len(marked) and command.method is not Method.EMPTINESS:
+        if len(still) < len(marked) and command.replacements:
             await self._queue.release(marked)
             return False
         await self._queue.release([target for target in marked if target not in still])
         if not still:
             return False
-        return await self._launch(dataclasses.replace(command, targets=tuple(still)))
+        return await self._launch(_only(command, still))
 
     async def _mark_all(self, command: Command) -> list[Target]:
         """The machines that carry the taint and the reason now, in the order of the command."""
@@ -153,3 +153,11 @@ class Starter:
         self._log.error("replacements refused, dropping disruption", command=command.id, why=why)
         await self._queue.release(command.targets)
         await self._queue.replacements_failed(command)
+
+
+def _only(command: Command, targets: Sequence[Target]) -> Command:
+    """The command for these machines alone, with what they save."""
+    if len(targets) == len(command.targets):
+        return command
+    fewer = dataclasses.replace(command, targets=tuple(targets))
+    return dataclasses.replace(fewer, saving=fewer.price_now)

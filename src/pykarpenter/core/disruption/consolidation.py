@@ -178,13 +178,13 @@ def _cheaper(world: World, claim: PlannedClaim, options: Sequence[Option], limit
     kept = [option for option in options if option.worst < limit]
     best = min((option.best for option in options), default=math.inf)
     found = best if math.isfinite(best) else None
-    if not kept:
-        message = "can't replace with a cheaper node"
-        return Blocker(Why.NOT_CHEAPER, message, price_now=limit, price_found=found)
     requirements = claim_requirements(claim, world.settings.label_rules)
     unmet = unmet_min_values(requirements, [option.type for option in kept])
     if unmet:
         return Blocker(Why.MIN_VALUES, f"filtering by price: {unmet}", price_now=limit, price_found=found)
+    if not kept:
+        message = "can't replace with a cheaper node"
+        return Blocker(Why.NOT_CHEAPER, message, price_now=limit, price_found=found)
     return kept
 
 

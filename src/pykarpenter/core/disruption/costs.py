@@ -16,7 +16,7 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.core.instance_types import InstanceType
 
-_INT32 = re.compile(r"[+-]?\d{1,10}")
+_INT32 = re.compile(r"[+-]?[0-9]+")
 _COST_SCALE = 2.0**27
 _PRIORITY_SCALE = 2.0**25
 
@@ -31,8 +31,17 @@ def disruption_cost(pod: Pod, managed_deletion_cost: bool) -> int:
     return parse_int32(annotations.get(labels.POD_DELETION_COST, "0")) or 0
 
 
+def unreadable_cost(pod: Pod, managed_deletion_cost: bool) -> tuple[str, str] | None:
+    """The annotation that counts for the pod's cost and its value, when that is no 32-bit number."""
+    annotations = pod.metadata.annotations
+    for key in (labels.DISRUPTION_COST, *(() if managed_deletion_cost else (labels.POD_DELETION_COST,))):
+        if key in annotations:
+            return None if parse_int32(annotations[key]) is not None else (key, annotations[key])
+    return None
+
+
 def parse_int32(text: str) -> int | None:
-    if not _INT32.fullmatch(text):
+    if not _INT32.fullmatch(text) or len(text) > 64:
         return None
     value = int(text)
     return value if -(2**31) <= value < 2**31 else None

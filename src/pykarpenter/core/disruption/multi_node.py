@@ -22,7 +22,8 @@ def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -
     notices = list(selected.notices)
     eligible = len(selected.candidates)
     if not eligible:
-        return _run(settled=True, notices=notices)
+        # Nothing was asked, so nothing is remembered: a budget of pods may open without any other change.
+        return _run(notices=notices)
     allowances = Allowances(world, Reason.UNDERUTILIZED)
     notices.extend(allowances.notices())
     allowed = [c for c in by_savings(selected.candidates) if allowances.spend(c.pool.name)]

@@ -11,6 +11,7 @@ from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.core.disruption.blockers import Blocker, Notice
 from pykarpenter.core.disruption.candidates import Candidate, World, claim_condition
 from pykarpenter.core.disruption.commands import DisruptionClass
+from pykarpenter.core.disruption.costs import unreadable_cost
 from pykarpenter.core.disruption.windows import window_end
 from pykarpenter.core.draining import DoNotDisrupt, Protection, do_not_disrupt, is_active
 from pykarpenter.core.reasons import Why
@@ -141,6 +142,18 @@ def annotation_notices(world: World) -> list[Notice]:
             if labels.DO_NOT_DISRUPT in pod.metadata.annotations and is_active(pod):
                 notices.extend(_annotation_notice(pod.key, do_not_disrupt(pod, world.now)))
     return notices
+
+
+def unreadable_costs(world: World) -> list[tuple[str, str, str]]:
+    """Pods whose own cost cannot be read and therefore counts nothing: pod, annotation, value."""
+    managed = world.settings.pod_deletion_cost
+    return [
+        (pod.key, *found)
+        for view in world.nodes
+        if view.managed
+        for pod in view.pods
+        if pod.metadata.annotations and (found := unreadable_cost(pod, managed)) is not None
+    ]
 
 
 def _annotation_notice(key: str, state: DoNotDisrupt) -> list[Notice]:

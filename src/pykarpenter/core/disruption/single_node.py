@@ -47,7 +47,8 @@ def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -
         considered=search.considered,
         notices=tuple(search.notices),
         timed_out=search.timed_out,
-        settled=search.command is None and not search.limited and not search.timed_out,
+        # Without a candidate nothing was asked, so nothing is remembered: a budget of pods may open unseen.
+        settled=bool(ordered) and search.command is None and not search.limited and not search.timed_out,
         unseen_pools=unseen,
         scores=tuple(search.scores),
     )
@@ -80,7 +81,9 @@ def _search(
             return
         # A pool that waits after a failure may have something to do later, without anything changing.
         search.limited = search.limited or command.why is Why.BACK_OFF
-        search.notices.append(node_notice(candidate.view, "Unconsolidatable", command.text()))
+        # A score that did not pass is told by the metrics alone.
+        if command.why is not Why.BALANCED_SCORE:
+            search.notices.append(node_notice(candidate.view, "Unconsolidatable", command.text()))
 
 
 def evaluate(

@@ -91,9 +91,12 @@ def _differs(command: Command, outcome: Outcome) -> Blocker | None:
 
 
 def rejection_notices(world: World, command: Command, validated: Validated) -> list[Notice]:
-    """Each machine of an abandoned consolidation is told, for one machine and for several alike."""
+    """An abandoned consolidation is told on its machine, or for several on the pools they are of."""
     if validated.blocker is None or command.method is Method.EMPTINESS:
         return []
     message = f"Consolidation rejected: {validated.failure}: {validated.blocker.message}"
+    if command.method is Method.MULTI_NODE:
+        pools = sorted({target.pool for target in command.targets})
+        return [Notice("NodePool", pool, "ConsolidationRejected", message) for pool in pools]
     views = [world.by_name[name] for name in command.nodes if name in world.by_name]
     return [node_notice(view, "ConsolidationRejected", message) for view in views]

@@ -27,7 +27,7 @@ class WhatIfOptions:
     """How a question is asked."""
 
     reservations: ReservationOptions = field(default_factory=lambda: _FALL_BACK)
-    # Machines inside their quiet period: the displaced pods may not use them, pods that need a place anyway may.
+    # Machines inside their quiet period: displaced pods that run may not use them, all others may.
     closed: frozenset[str] = frozenset()
     # Displaced pods that would wait for a machine which is not initialized count as without a place.
     refuse_uninitialized: bool = True
@@ -67,7 +67,10 @@ def what_if(
     nodes = base.nodes.without(removed, displaced, asked.closed)
     settings = base.thorough if asked.cheapest_mix else base.settings
     decision = Decision(base.engine, base.snapshot, settings, should_stop, asked.reservations, asked.explain)
-    plan = decision.plan_on(nodes, base.pending, base.leaving, pods)
+    # A pod that has not started yet loses nothing by a machine that is still settling.
+    moving = [pod for pod in pods if pod.status.phase != "Pending"]
+    starting = [pod for pod in pods if pod.status.phase == "Pending"]
+    plan = decision.plan_on(nodes, base.pending, [*base.leaving, *starting], moving)
     if not asked.refuse_uninitialized:
         return plan
     return _without_uninitialized(plan, displaced, base.uninitialized)
