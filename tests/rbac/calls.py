@@ -153,6 +153,8 @@ def _part(name: str, kind: Kind[Any]) -> str:
 
 
 def _namespace(name: str, kind: Kind[Any]) -> str:
+    if kind is kinds.CONFIG_MAP:
+        return "."
     if kind is not kinds.LEASE:
         return ""
     return "kube-node-lease" if name.startswith("providers/kwok") else "."

@@ -8,7 +8,7 @@ import pytest
 
 from pykarpenter.api import kinds
 from pykarpenter.cloud.permissions import Permission, Right, rights
-from pykarpenter.controllers.permissions import CORE, GATES, SETTINGS, needed_permissions
+from pykarpenter.controllers.permissions import CORE, GATES, MEMORY_NAME, SETTINGS, needed_permissions
 from pykarpenter.controllers.startup_checks import needed_kinds
 from pykarpenter.providers.kwok.permissions import DRIVERS, KUBELETS, PROVIDER
 from pykarpenter.runtime.clock import SystemClock
@@ -110,7 +110,11 @@ def test_dangerous_rights_are_not_given() -> None:
         Settings(feature_gates=everything, ignore_dra_requests=False), load_plugin("kwok").permissions({})
     )
     cluster_wide = [item for item in given if not item.namespace]
-    assert not {"secrets", "configmaps", "serviceaccounts"} & {item.resource for item in given}
+    assert not {"secrets", "serviceaccounts"} & {item.resource for item in given}
+    assert "configmaps" not in {item.resource for item in cluster_wide}
+    # One ConfigMap of the own namespace is read and changed; creating cannot be bound to a name.
+    own = [item for item in given if item.resource == "configmaps"]
+    assert [(item.verbs, item.names) for item in own] == [(("create",), ()), (("get", "patch"), (MEMORY_NAME,))]
     assert not {"*"} & {value for item in given for value in (item.group, item.resource, *item.verbs)}
     workloads = [item for item in cluster_wide if item.group in ("apps", "batch")]
     assert all(set(item.verbs) <= {"get", "list", "watch"} for item in workloads)

@@ -41,7 +41,7 @@ SERVICE = Kind("", "v1", "Service", "services", True, workloads.Service)
 EVENT = Kind("", "v1", "Event", "events", True, nodes.Event)
 PVC = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, storage.PersistentVolumeClaim)
 PV = Kind("", "v1", "PersistentVolume", "persistentvolumes", False, storage.PersistentVolume)
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", True, meta.Object)
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps", True, meta.ConfigMap)
 POD_TEMPLATE = Kind("", "v1", "PodTemplate", "podtemplates", True, workloads.PodTemplate)
 REPLICATION_CONTROLLER = Kind(
     "", "v1", "ReplicationController", "replicationcontrollers", True, workloads.ReplicationController

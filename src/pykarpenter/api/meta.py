@@ -113,3 +113,7 @@ def condition_status(conditions: list[Condition], condition_type: str) -> str:
     """`True`, `False` or `Unknown`; a missing condition is Unknown."""
     found = find_condition(conditions, condition_type)
     return found.status if found is not None else "Unknown"
+
+
+class ConfigMap(Object):
+    data: dict[str, str] = {}

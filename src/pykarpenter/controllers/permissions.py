@@ -13,6 +13,8 @@ from pykarpenter.cloud.permissions import OWN_NAMESPACE, READ, WATCH, Permission
 from pykarpenter.runtime.settings import Settings
 
 LEASE_NAME = "karpenter-leader-election"
+# Which workloads were displaced when: remembered across restarts.
+MEMORY_NAME = "pykarpenter-displaced"
 
 CORE: tuple[Permission, ...] = (
     Permission("karpenter.sh", "nodepools", (*READ, "patch")),
@@ -35,6 +37,8 @@ CORE: tuple[Permission, ...] = (
     # A name cannot be asked for when an object is created.
     Permission("coordination.k8s.io", "leases", ("create",), namespace=OWN_NAMESPACE),
     Permission("coordination.k8s.io", "leases", ("get", "patch"), (LEASE_NAME,), namespace=OWN_NAMESPACE),
+    Permission("", "configmaps", ("create",), namespace=OWN_NAMESPACE),
+    Permission("", "configmaps", ("get", "patch"), (MEMORY_NAME,), namespace=OWN_NAMESPACE),
 )
 
 # By gate: what it needs beyond the core. A gate that is not named here needs nothing more.

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pykarpenter.api import kinds
 from pykarpenter.controllers.context import Context
 from pykarpenter.controllers.disruption.back_off import PoolBackOff
+from pykarpenter.controllers.disruption.displaced import Displaced
 from pykarpenter.controllers.disruption.healing import SelfHeal
 from pykarpenter.controllers.disruption.orchestration import Orchestration
+from pykarpenter.controllers.disruption.outcomes import Outcomes
 from pykarpenter.controllers.disruption.reports import Reports
 from pykarpenter.controllers.disruption.starting import Starter
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
-from pykarpenter.core.disruption.calm import HORIZON_S, workload_of
+from pykarpenter.core.disruption.calm import workload_of
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
 from pykarpenter.core.disruption.decide import decide
@@ -90,8 +92,8 @@ class DisruptionLoop:
         self._idle_at: dict[str, float] = {}
         self._unseen: tuple[str, ...] = ()
         self._nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
-        # When each workload was last displaced by a command of ours; a restart forgets it.
-        self._displaced_at: dict[str, float] = {}
+        self._displaced = Displaced(ctx)
+        self._outcomes = Outcomes(ctx)
         self.waiting: Waiting | None = None
         # Dry run: what was reported last, so that the same finding is not repeated each pass.
         self._reported: dict[str, float] = {}
@@ -109,6 +111,7 @@ class DisruptionLoop:
         if not self._ctx.settings.dry_run:
             await self._healing.heal(self._in_flight())
         await self._catalogue.refresh()
+        await self._displaced.read()
         started, given_up = await self._validate_due()
         plan = await self._decide(given_up)
         for command in plan.commands:
@@ -136,7 +139,8 @@ class DisruptionLoop:
             nothing_at=dict(self._nothing_at),
             unseen_pools=self._unseen,
             back_off_until=self._back_off.until(),
-            displaced_at=dict(self._displaced_at),
+            displaced_at=self._displaced.at(),
+            cooling_until=self._outcomes.cooling(),
             nothing_better_at=self._nothing_better_at,
         )
         return World(snapshot, self._settings, memory)
@@ -200,9 +204,12 @@ class DisruptionLoop:
             self._report_once(command)
             return False
         workloads = self._workloads(command)
+        if workloads and not await self._displaced.note(workloads) and command.needs_validation:
+            return False
         started = await self._starter.start(command)
         if started:
-            self._note_displaced(workloads)
+            running = self._queue.running_for(command.targets[0].claim)
+            self._outcomes.watch(command, running.replacements if running is not None else (), workloads)
         return started
 
     def _workloads(self, command: Command) -> list[str]:
@@ -210,17 +217,14 @@ class DisruptionLoop:
         pods = (cache.get(key) for target in command.targets for key in sorted(target.pods))
         return [workload_of(pod) for pod in pods if pod is not None]
 
-    def _note_displaced(self, workloads: list[str]) -> None:
-        now = self._ctx.clock.now()
-        self._displaced_at = {name: at for name, at in self._displaced_at.items() if now - at < HORIZON_S}
-        self._displaced_at.update(dict.fromkeys(workloads, now))
-
     @property
     def quiet(self) -> bool:
         """Whether consolidation looked at the fleet as it is and found nothing to do."""
         stamp = self._stamp.peek(self._ctx.state.consolidation_revision)
-        found_nothing = [self._idle_at.get(method) for method in (Method.MULTI_NODE, Method.SINGLE_NODE)]
-        return self.waiting is None and stamp is not None and all(at == stamp for at in found_nothing)
+        # Where single machines were all looked at, larger sets were too: only budgets keep those from being settled.
+        looked = stamp is not None and self._idle_at.get(Method.SINGLE_NODE) == stamp
+        further = self._nothing_better_at is not None and self._nothing_better_at[0] == stamp
+        return self.waiting is None and looked and (further or not self._settings.best_sets)
 
     def _report_once(self, command: Command) -> None:
         now = self._ctx.clock.now()

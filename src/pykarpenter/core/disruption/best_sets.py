@@ -16,7 +16,7 @@ from pykarpenter.core.cover.problem import Floats
 from pykarpenter.core.disruption.allowance import Allowances
 from pykarpenter.core.disruption.balanced import Scales, approve
 from pykarpenter.core.disruption.blockers import Blocker, Notice
-from pykarpenter.core.disruption.calm import weight
+from pykarpenter.core.disruption.calm import counted
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, DisruptionClass, Method, MethodRun, Reason
 from pykarpenter.core.disruption.consolidation import Proposal, candidate_notices, propose, without_same_type
@@ -94,7 +94,7 @@ def search(
         dict(budgets(world)),
         MOST_REPLACEMENTS if many else 1,
     )
-    best = _net(world, first)
+    best = _net(world, first, candidates)
     scales = Scales(world)
     for move in moves.run(effort or Effort(), should_stop)[:VERIFIED]:
         # What is left promises less than what is held already.
@@ -102,7 +102,7 @@ def search(
             break
         found.considered += 1
         accepted = _verified(world, simulation, [candidates[view.nodes[row]] for row in move.rows], scales, found)
-        if accepted is None or (net := _net(world, accepted[0])) <= best + _GAIN:
+        if accepted is None or (net := _net(world, accepted[0], candidates)) <= best + _GAIN:
             continue
         (found.command, found.notices), best = accepted, net
     found.trials = moves.trials
@@ -131,19 +131,16 @@ def _moving(world: World, view: FleetView, candidates: dict[str, Candidate]) -> 
     """What moving each machine's pods has to earn, in $/h."""
     price = world.settings.eviction_price
     return np.array(
-        [
-            price * weight(candidates[name].pods, world.memory.displaced_at, world.now) if name in candidates else 0.0
-            for name in view.nodes
-        ]
+        [price * counted(world, [candidates[name]]) if name in candidates else 0.0 for name in view.nodes], np.float64
     )
 
 
-def _net(world: World, command: Command | None) -> float:
+def _net(world: World, command: Command | None, candidates: dict[str, Candidate]) -> float:
     """What a command saves beyond the price of the pods it moves."""
     if command is None:
         return 0.0
-    pods = [pod for name in command.nodes if (view := world.by_name.get(name)) for pod in world.reschedulable(view)[0]]
-    return (command.saving or 0.0) - world.settings.eviction_price * weight(pods, world.memory.displaced_at, world.now)
+    moved = [candidates[name] for name in command.nodes if name in candidates]
+    return (command.saving or 0.0) - world.settings.eviction_price * counted(world, moved)
 
 
 def _several(

@@ -1,7 +1,8 @@
 """Whether a saving is worth the pods it moves: no eviction for pennies, and none twice before the first has paid.
 
 Moving a pod is taken to cost its price in $/h over the horizon. A command must save at least that price for each pod
-it moves; a workload that was moved within the horizon counts double, so that moving it again covers both moves.
+it moves; a workload that was moved within the horizon counts double, so that moving it again covers both moves, and
+pods of a pool whose pods lately did not land where planned count more for a while.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pykarpenter.core.reasons import Why
 HORIZON_S = 24 * 3600.0
 # What a pod of a workload that was moved within the horizon counts.
 AGAIN = 2.0
+# What a pod counts in a pool whose pods did not land where planned.
+COOLING = 4.0
 
 
 def workload_of(pod: Pod) -> str:
@@ -33,11 +36,19 @@ def weight(pods: Iterable[Pod], displaced_at: Mapping[str, float], now: float) -
     return math.fsum(AGAIN if again else 1.0 for again in recent)
 
 
+def counted(world: World, candidates: Iterable[Candidate]) -> float:
+    """What moving the candidates' pods counts, in pods; those of a pool that cools down count more."""
+    found = 0.0
+    for candidate in candidates:
+        cooling = world.memory.cooling_until.get(candidate.pool.name, 0.0) > world.now
+        pods = weight(candidate.pods, world.memory.displaced_at, world.now)
+        found += pods * COOLING if cooling else pods
+    return found
+
+
 def must_save(world: World, candidates: Sequence[Candidate]) -> float:
     """What moving the candidates' pods has to save, in $/h."""
-    pods = [pod for candidate in candidates for pod in candidate.pods]
-    counted = weight(pods, world.memory.displaced_at, world.now)
-    return max(world.settings.min_saving, world.settings.eviction_price * counted)
+    return max(world.settings.min_saving, world.settings.eviction_price * counted(world, candidates))
 
 
 def not_worth_it(world: World, candidates: Sequence[Candidate], saving: float) -> Blocker | None:
@@ -48,13 +59,24 @@ def not_worth_it(world: World, candidates: Sequence[Candidate], saving: float) -
     if minimum > 0 and saving < minimum:
         message = f"the saving of ${saving:.4f}/h is below the minimum of ${minimum:.4f}/h"
         return Blocker(Why.MIN_SAVING, message, price_now=price_now)
-    pods = [pod for candidate in candidates for pod in candidate.pods]
-    counted = weight(pods, world.memory.displaced_at, world.now)
-    if saving >= price * counted:
+    wanted = price * counted(world, candidates)
+    if saving >= wanted:
         return None
-    again = " (workloads moved within a day count double)" if counted > len(pods) else ""
+    pods = sum(len(candidate.pods) for candidate in candidates)
     message = (
-        f"the saving of ${saving:.4f}/h does not pay for moving {len(pods)} pods at ${price:g}/h each{again}: "
-        f"it would have to be ${price * counted:.4f}/h"
+        f"the saving of ${saving:.4f}/h does not pay for moving {pods} pods at ${price:g}/h each"
+        f"{_why_more(world, candidates)}: it would have to be ${wanted:.4f}/h"
     )
     return Blocker(Why.PAY_BACK, message, price_now=price_now)
+
+
+def _why_more(world: World, candidates: Sequence[Candidate]) -> str:
+    """In brackets, what makes pods count more than once."""
+    reasons: list[str] = []
+    pods = [pod for candidate in candidates for pod in candidate.pods]
+    if weight(pods, world.memory.displaced_at, world.now) > len(pods):
+        reasons.append("workloads moved within a day count double")
+    pools = sorted({c.pool.name for c in candidates if world.memory.cooling_until.get(c.pool.name, 0.0) > world.now})
+    if pools:
+        reasons.append(f"pods moved lately from NodePool {', '.join(pools)} did not land where planned")
+    return f" ({'; '.join(reasons)})" if reasons else ""

@@ -57,7 +57,7 @@ def decide(
         if run.commands:
             break
     plan = DisruptionPlan(tuple(runs), allowances(world))
-    if not world.settings.best_sets or Method.SINGLE_NODE not in methods:
+    if not world.settings.best_sets or any(method not in methods for method in _MEMOISED):
         return plan
     return _with_best_set(world, simulation, plan, stamp, seen, deadlines, timer)
 

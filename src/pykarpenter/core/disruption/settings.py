@@ -59,6 +59,8 @@ class Memory:
     back_off_until: Mapping[str, float] = field(default_factory=dict)
     # When a workload was last displaced by a command, by `calm.workload_of`.
     displaced_at: Mapping[str, float] = field(default_factory=dict)
+    # Pools whose displaced pods did not land where planned, with the time until which moving their pods costs more.
+    cooling_until: Mapping[str, float] = field(default_factory=dict)
     # Where the search over sets last found nothing better: the change stamp and the budgets of that time.
     nothing_better_at: tuple[float, tuple[tuple[str, int], ...]] | None = None
 
