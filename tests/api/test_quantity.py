@@ -10,7 +10,7 @@ from pykarpenter.api.quantity import (
     available_units,
     format_units,
     parse_quantity,
-    requested_units,
+    requested,
 )
 
 SUFFIXES = {
@@ -78,28 +78,28 @@ def test_what_merely_looks_like_a_number_is_refused(value):
 @pytest.mark.parametrize("text", ["9" * 40, "9" * 100_000, "1e1000", "10e999", "1e99999999999", "8Ei"])
 def test_amounts_beyond_every_machine_are_capped(text):
     """An API server takes them; one such pod must not stop the planning of all others (L6)."""
-    assert requested_units("memory", text) == available_units("memory", text) == INT64_MAX
-    assert requested_units("memory", f"-{text}") == -INT64_MAX
+    assert requested({"memory": text})["memory"] == available_units("memory", text) == INT64_MAX
+    assert requested({"memory": f"-{text}"})["memory"] == -INT64_MAX
 
 
 @pytest.mark.parametrize("text", ["1e-1000", "0." + "0" * 100_000 + "1", "0.1n", "1e-99999999999"])
 def test_next_to_nothing_is_still_something(text):
     """Requests round up, room rounds down, however small."""
-    assert requested_units("memory", text) == 1
+    assert requested({"memory": text})["memory"] == 1
     assert available_units("memory", text) == 0
 
 
 @pytest.mark.parametrize("text", ["0", "0e99999999999", "0" * 100_000, "0.0Ei"])
 def test_zero_stays_zero(text):
     """However it is written."""
-    assert requested_units("cpu", text) == 0
+    assert requested({"cpu": text})["cpu"] == 0
 
 
 def test_cpu_is_kept_in_milli_and_the_rest_in_units():
     """And comes back in the notation that kubectl shows."""
-    assert requested_units("cpu", "1.0001") == 1001
+    assert requested({"cpu": "1.0001"})["cpu"] == 1001
     assert available_units("cpu", "1.0009") == 1000
-    assert requested_units("memory", "1.5") == 2
+    assert requested({"memory": "1.5"})["memory"] == 2
     assert format_units("cpu", 1500) == "1500m"
     assert format_units("cpu", 2000) == "2"
     assert format_units("memory", 3 * 2**29) == "1536Mi"
