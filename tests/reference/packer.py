@@ -298,6 +298,9 @@ def _topology(world: World, pod: Pod, requirements: Requirements, undefined: fro
         blocked = topology.blocked_by_mirrors(pod, key, world)
         current = requirements.get_or_exists(key)
         known = current.values if not current.complement else world.universe(key, None)
+        if not known and not blocked:
+            # Nothing has the key, so nothing can be in one domain with the pod that asks to be apart.
+            continue
         domains = {d for d in known if d not in blocked and current.allows(d) and strict.get_or_exists(key).allows(d)}
         if not domains:
             raise Refused(f"another pod's anti-affinity on {key}")

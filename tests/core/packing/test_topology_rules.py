@@ -269,6 +269,16 @@ def test_b24_spread_over_an_unknown_key_is_refused_alone() -> None:
     assert "maxSkew" in plan.ignored["default/bad"].message
 
 
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_b24_anti_affinity_over_an_unknown_key_holds_up_nobody_else(is_bound: bool) -> None:
+    """One pod that wants to be alone in its rack must not close the namespace where nobody has racks (L6)."""
+    lonely = {"affinity": apart(affinity_term("rack", {})), "labels": WEB}
+    nodes = [make_node(cpu="1", pods=[bound_pod("lonely", "node-1", **lonely)])] if is_bound else []
+    pods = [make_pod("fine", cpu="2"), *([] if is_bound else [make_pod("lonely", **lonely)])]
+    plan = plan_of(pods, nodes=nodes)
+    assert [claim.pods for claim in plan.claims] == [("default/fine",)]
+
+
 def test_two_rules_at_once_hold_together() -> None:
     """Spread over zones with one pod per host."""
     pods = make_pods(

@@ -76,10 +76,14 @@ class Ladders:
             selecting = [g for g in self._topology.groups.values() if g.rule.selects(cls.namespace, labels)]
             found = (
                 [g for g in selecting if g.rule.kind is not GroupKind.INVERSE],
-                [g for g in selecting if g.rule.kind is GroupKind.INVERSE],
+                [g for g in selecting if g.rule.kind is GroupKind.INVERSE and self._can_meet(g)],
             )
             self._selecting[key] = found
         return found
+
+    def _can_meet(self, group: Group) -> bool:
+        """Whether two pods can share a domain at all: over a key that nothing has, nobody is kept away (L6)."""
+        return group.is_host or bool(self._topology.values(group.rule.key))
 
     def _rung(self, cls: PodClass, wishes: Wishes, owned: list[Group], selecting: list[Group], given_up: str) -> Rung:
         rules = self._settings.label_rules
