@@ -7,9 +7,12 @@ each fault really fired; with enough seeds a required fault that never fired is 
 from __future__ import annotations
 
 import argparse
+import gc
+import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -18,6 +21,7 @@ from pykarpenter.sim.faults.shrinking import shrink
 from pykarpenter.sim.faults.stories import FAULTS, Story, crash_story, draw_story
 from pykarpenter.sim.faults.world import Outcome, run_story
 from tests.soak.bursts import run_burst
+from tests.soak.churn import describe_churn, run_churn
 
 OUT = Path("out/soak")
 # In a run of at least this many seeds every fault must be seen. F10 and F38 have runs of their own.
@@ -32,6 +36,8 @@ def main() -> int:
     parser.add_argument("--replay", type=Path, help="run one written story instead of drawing any")
     parser.add_argument("--every-write", action="store_true", help="crash before each write of a small story in turn")
     parser.add_argument("--burst", type=int, metavar="PODS", help="F10: so many pods at once, above the limits")
+    parser.add_argument("--days", type=int, help="F38: so many simulated days of churn; memory must not grow")
+    parser.add_argument("--workers", type=int, default=1, help="processes that share the seeds")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten failing stories")
     args = parser.parse_args()
     if args.replay is not None:
@@ -40,7 +46,9 @@ def main() -> int:
         return crash_everywhere(args.first_seed)
     if args.burst is not None:
         return burst(args.burst, args.first_seed)
-    return soak(args.first_seed, args.seeds, shorten=not args.no_shrink)
+    if args.days is not None:
+        return describe_churn(run_churn(args.days, seed=args.first_seed))
+    return soak(args.first_seed, args.seeds, workers=args.workers, shorten=not args.no_shrink)
 
 
 def replay(path: Path) -> int:
@@ -81,13 +89,34 @@ def burst(pods: int, seed: int) -> int:
     return 1 if outcome.problems else 0
 
 
-def soak(first: int, count: int, *, shorten: bool) -> int:
+def run_seed(seed: int) -> Outcome:
+    return run_story(draw_story(seed))
+
+
+def spare_the_collector() -> None:
+    """A world is many small objects that live as long as it does: looking through them often finds nothing."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def outcomes(seeds: range, workers: int) -> Iterator[Outcome]:
+    """The worlds' outcomes in the order of their seeds; a world is the same in whatever process it runs."""
+    spare_the_collector()
+    if workers <= 1:
+        yield from map(run_seed, seeds)
+        return
+    # New interpreters rather than forks: a fork would inherit threads and event loops of this one.
+    with multiprocessing.get_context("spawn").Pool(workers, spare_the_collector) as pool:
+        yield from pool.imap(run_seed, seeds)
+
+
+def soak(first: int, count: int, *, workers: int, shorten: bool) -> int:
     started = time.monotonic()
     fired: Counter[str] = Counter()
     worlds: Counter[str] = Counter()
     bad: list[int] = []
-    for seed in range(first, first + count):
-        outcome = run_story(draw_story(seed))
+    for outcome in outcomes(range(first, first + count), workers):
+        seed = outcome.seed
         fired.update(outcome.fired)
         worlds.update(outcome.fired.keys())
         if not outcome.is_good:

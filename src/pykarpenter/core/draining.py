@@ -68,10 +68,13 @@ class DoNotDisrupt:
         return protect_unparsable and self.unparsable
 
 
+_UNPROTECTED = DoNotDisrupt(Protection.NONE)
+
+
 def do_not_disrupt(pod: Pod, now: float) -> DoNotDisrupt:
     value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT)
     if value is None:
-        return DoNotDisrupt(Protection.NONE)
+        return _UNPROTECTED
     if value == "true":
         return DoNotDisrupt(Protection.FOREVER, value=value)
     try:
@@ -88,7 +91,11 @@ def do_not_disrupt(pod: Pod, now: float) -> DoNotDisrupt:
 
 
 def is_owned_by(pod: Pod, api_version: str, kind: str) -> bool:
-    return any(o.kind == kind and o.api_version == api_version for o in pod.metadata.owner_references)
+    # A plain loop: every pass asks this of every pod, and a generator costs more than the question.
+    for owner in pod.metadata.owner_references:  # noqa: SIM110
+        if owner.kind == kind and owner.api_version == api_version:
+            return True
+    return False
 
 
 def is_terminal(pod: Pod) -> bool:
@@ -212,7 +219,7 @@ def blocking_budgets(
     Several matching budgets block whatever they allow, because the Eviction API refuses to choose. A pod that the
     drain would not evict is never blocked by a budget.
     """
-    if not is_evictable(pod, now, protect_unparsable):
+    if not budgets or not is_evictable(pod, now, protect_unparsable):
         return []
     matching = matching_budgets(pod, budgets)
     if len(matching) != 1:

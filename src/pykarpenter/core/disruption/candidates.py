@@ -111,6 +111,7 @@ class World:
             self._pdbs[pdb.namespace].append(pdb)
         self._judged: dict[tuple[str, DisruptionClass], Candidate | Blocker | None] = {}
         self._costs: dict[str, tuple[tuple[Pod, ...], float]] = {}
+        self._protections: dict[str, tuple[Blocker, ...]] = {}
 
     @cached_property
     def nodes(self) -> tuple[NodeView, ...]:
@@ -223,9 +224,13 @@ class World:
 
     def protection(self, view: NodeView) -> tuple[Blocker, ...]:
         """What on the machine forbids a voluntary disturbance: protected pods first, then budgets."""
-        pods = [pod for pod in view.pods if is_active(pod)]
-        found = [b for pod in pods if (b := self.pod_protection(pod)) is not None]
-        return (*found, *(b for pod in pods if (b := self.pdb_protection(pod)) is not None))
+        known = self._protections.get(view.name)
+        if known is None:
+            pods = [pod for pod in view.pods if is_active(pod)]
+            found = [b for pod in pods if (b := self.pod_protection(pod)) is not None]
+            found.extend(b for pod in pods if (b := self.pdb_protection(pod)) is not None)
+            known = self._protections[view.name] = tuple(found)
+        return known
 
     def pod_protection(self, pod: Pod) -> Blocker | None:
         state = do_not_disrupt(pod, self.now)

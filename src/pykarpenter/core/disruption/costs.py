@@ -80,7 +80,7 @@ def node_price(instance_type: InstanceType | None, node_labels: Mapping[str, str
         return None
     zone, capacity_type = node_labels.get(labels.ZONE), node_labels.get(labels.CAPACITY_TYPE)
     for offering in instance_type.offerings:
-        if offering.zone == zone and offering.capacity_type == capacity_type:
+        if offering.capacity_type == capacity_type and offering.zone == zone:
             price = offering.price
             return price if price is not None and math.isfinite(price) and price >= 0 else None
     return None
