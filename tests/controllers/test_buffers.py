@@ -11,8 +11,10 @@ from pykarpenter.api import kinds
 from pykarpenter.api.extras import CapacityBuffer
 from pykarpenter.api.meta import find_condition
 from pykarpenter.api.quantity import available
+from pykarpenter.kube.errors import Forbidden
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
+from pykarpenter.sim.api import Middleware, Request
 from tests.controllers.world import World, story
 
 ON = Settings(feature_gates=FeatureGates(capacity_buffer=True))
@@ -170,3 +172,33 @@ def test_buffers_mean_nothing_without_their_gate() -> None:
         assert (await shown(world)).status.conditions == []
 
     story(tell)
+
+
+@pytest.mark.promise("API-1.6.13")
+def test_a_buffer_whose_template_may_not_be_read_says_so_and_keeps_its_room() -> None:
+    """A refused question is a failure to show and to repeat, not a reason to give capacity back."""
+
+    class Forbid(Middleware):
+        on = False
+
+        async def before(self, request: Request) -> None:
+            if self.on and request.verb == "get" and request.kind is kinds.POD_TEMPLATE:
+                raise Forbidden("podtemplates is forbidden")
+
+    async def tell(world: World) -> None:
+        forbid = Forbid()
+        world.operator_api.middleware.append(forbid)
+        await world.begin()
+        await world.pool(requirements=TYPES)
+        await template(world)
+        await buffer(world, podTemplateRef={"name": "spare"}, replicas=1)
+        await world.until(lambda: fits(world))
+        forbid.on = True
+        await asyncio.sleep(35)
+        assert await reason(world, "ReadyForProvisioning") == "ResolutionFailed"
+        assert len(await world.claims()) == 1
+        forbid.on = False
+        await asyncio.sleep(65)
+        assert await reason(world, "ReadyForProvisioning") == "Resolved"
+
+    story(tell, settings=ON)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.extras import NodeOverlay
 from pykarpenter.api.meta import condition_status, find_condition
+from pykarpenter.api.nodepool import NodePool
+from pykarpenter.cloud.catalog import read_catalog
 from pykarpenter.cloud.errors import CloudError
+from pykarpenter.core.overlays import apply_overlays, rejected_overlays
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
 from tests.controllers.world import World, story
@@ -172,3 +177,39 @@ def test_overlays_are_evaluated_again_when_a_class_changes() -> None:
         assert world.operator.state.consolidation_revision != revision
 
     story(tell, settings=ON)
+
+
+@pytest.mark.promise("API-1.5.11")
+def test_an_overlay_that_takes_no_part_stands_in_nobodys_way() -> None:
+    """`b` conflicts with `c` in one pool and so applies nowhere; in the other pool `a` has nothing to conflict with."""
+    catalog = read_catalog("kwok")
+    types = tuple(t for t in catalog.types if t.name in ("c-4x-amd64-linux", "s-4x-amd64-linux"))
+
+    def pool(name: str) -> NodePool:
+        return msgspec.convert({"metadata": {"name": name}, "spec": {"template": {"spec": {}}}}, NodePool, strict=False)
+
+    def priced(name: str, *pools: str) -> NodeOverlay:
+        wanted = [{"key": labels.NODEPOOL, "operator": "In", "values": list(pools)}]
+        body = {"metadata": {"name": name}, "spec": {"requirements": wanted, "price": "1"}}
+        return msgspec.convert(body, NodeOverlay, strict=False)
+
+    overlays = [priced("a", "second"), priced("b", "first", "second"), priced("c", "first")]
+    rejected = rejected_overlays([(pool("first"), types), (pool("second"), types)], overlays, catalog.label_rules)
+    assert {name: why for name, (why, _) in rejected.items()} == {"b": "Conflict"}
+
+
+@pytest.mark.parametrize(
+    ("adjustment", "price"), [("+.5", 1.5), ("-0.25", 0.75), ("+.5%", 1.005), ("-10%", 0.9), ("-2", 0.0)]
+)
+@pytest.mark.promise("API-1.5.10")
+def test_every_adjustment_that_the_schema_allows_is_understood(adjustment: str, price: float) -> None:
+    """A price moves by an amount or a share, and never below zero."""
+    catalog = read_catalog("kwok")
+    (plain,) = (t for t in catalog.types if t.name == "c-4x-amd64-linux")
+    dollar = replace(plain, offerings=tuple(replace(o, price=1.0) for o in plain.offerings))
+    wanted = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [plain.name]}]
+    body = {"metadata": {"name": "x"}, "spec": {"requirements": wanted, "priceAdjustment": adjustment}}
+    pool = msgspec.convert({"metadata": {"name": "p"}, "spec": {"template": {"spec": {}}}}, NodePool, strict=False)
+    overlay = msgspec.convert(body, NodeOverlay, strict=False)
+    (altered,) = apply_overlays(pool, (dollar,), [overlay], catalog.label_rules).types
+    assert [o.price for o in altered.offerings] == pytest.approx([price] * len(altered.offerings))

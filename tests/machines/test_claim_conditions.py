@@ -219,3 +219,22 @@ def test_objects_without_the_class_label_get_it() -> None:
         assert (await world.node()).metadata.labels[CLASS_LABEL] == "default"
 
     story(tell)
+
+
+@pytest.mark.promise("API-3.5.8")
+def test_a_changed_class_is_looked_at_at_once() -> None:
+    """A new image in the class shows as drift now, not with the next regular look minutes later."""
+
+    async def tell(world: World) -> None:
+        cloud = cloud_world(world)
+        await world.begin()
+        await pool(world, annotations=HASH)
+        await world.claim(annotations=HASH)
+        await world.ready()
+        await asyncio.sleep(5)
+        cloud.drift = "ImageDrift"
+        await world.api.patch(kinds.KWOK_NODE_CLASS, "default", {"spec": {"nodeRegistrationDelay": "1s"}})
+        await asyncio.sleep(2)
+        assert await world.reason_of("Drifted") == "ImageDrift"
+
+    story(tell)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykarpenter.api import kinds, labels
+from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.cloud.errors import CloudError
 from tests.machines.cloud import Cloud, cloud_world
 from tests.machines.world import World, story
@@ -178,5 +179,25 @@ def test_f7_a_listing_that_still_shows_a_terminated_machine_does_no_harm() -> No
         await world.claim("c2")
         await world.ready("c2")
         assert cloud.launched == ["c1", "c2"]
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.5.3")
+def test_f39_one_instance_that_cannot_be_deleted_holds_up_no_other() -> None:
+    """L6: the first of many failing would leave all the rest to cost money."""
+
+    async def tell(world: World) -> None:
+        cloud = await ready(world)
+        stuck, others = cloud.orphan("a-stuck"), [cloud.orphan(f"lost-{number}") for number in range(3)]
+
+        def refuse(claim: NodeClaim) -> None:
+            if claim.status.provider_id == stuck:
+                raise CloudError("not authorized")
+
+        cloud.faults["delete"] = refuse
+        await asyncio.sleep(150)
+        assert stuck in cloud.instances
+        assert not set(others) & set(cloud.instances)
 
     story(tell)

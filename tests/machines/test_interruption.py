@@ -109,6 +109,7 @@ def test_a_failed_status_check_leaves_no_time_for_pods() -> None:
     story(tell)
 
 
+UNHEALTHY = "karpenter_nodeclaims_unhealthy_disrupted_total"
 LEGACY = Settings(feature_gates=FeatureGates(node_repair=True), legacy_node_repair=True)
 
 
@@ -140,6 +141,8 @@ def test_legacy_repair_replaces_by_force_after_the_toleration() -> None:
         assert await world.get_claim("c0") is not None
         await world.gone("c0")
         assert world.recorded.counted("karpenter_nodeclaims_unhealthy_disrupted_total", condition="kwok_unhealthy") == 1
+        (metric,) = [found for name, found in world.recorded.counts if name == UNHEALTHY]
+        assert metric["termination_mode"] == "forceful"
         assert await world.status_of("Ready", "c1") == "True"
 
     story(tell, settings=LEGACY)

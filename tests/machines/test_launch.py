@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykarpenter.api import kinds, labels
+from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.cloud.errors import CloudError, CreateError, InsufficientCapacity, NodeClassNotReady
 from tests.machines.cloud import cloud_world
 from tests.machines.world import World, story
@@ -200,5 +201,48 @@ def test_claims_of_other_providers_are_left_alone() -> None:
         assert claim.metadata.finalizers == []
         assert claim.status.conditions == []
         assert await world.nodes() == []
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.2.13")
+def test_a_launch_that_fails_with_other_words_each_time_runs_out_of_time_too() -> None:
+    """Clouds put request IDs into their errors; each new text is a write of the claim, and none may buy it time."""
+
+    async def tell(world: World) -> None:
+        attempts: list[str] = []
+
+        def fail(claim: NodeClaim) -> None:
+            attempts.append(claim.name)
+            assert len(attempts) < 100, "tried again without a pause"
+            raise CloudError(f"quota (request {len(attempts)})")
+
+        cloud_world(world).faults["create"] = fail
+        await world.begin()
+        await world.claim()
+        taken = await world.gone(within_s=500)
+        assert 300 <= taken < 365
+        assert world.recorded.counted("karpenter_nodeclaims_disrupted_total", reason="launch_timeout") == 1
+        assert len(attempts) < 15, "what is written about an error must not set off the next try"
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.2.13")
+def test_a_node_that_joined_while_nobody_looked_is_registered_and_not_given_up() -> None:
+    """After half an hour without a controller, what came up meanwhile is used, whatever the timeouts say."""
+
+    async def tell(world: World) -> None:
+        cloud = cloud_world(world)
+        cloud.registers = False
+        await world.begin()
+        claim = await world.claim()
+        await asyncio.sleep(10)
+        assert await world.status_of("Launched") == "True"
+        await world.crash()
+        await cloud.register(claim)
+        await asyncio.sleep(1800)
+        await world.operator()
+        await world.ready()
 
     story(tell)

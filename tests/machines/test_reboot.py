@@ -10,6 +10,7 @@ import pytest
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.cloud.errors import CloudError, NodeRebootNotImplemented
+from pykarpenter.providers.kwok.kubelet_status import STAGE_LABEL, UNHEALTHY_STAGE
 from tests.machines.cloud import Cloud, cloud_world
 from tests.machines.test_crashes import Disturbance
 from tests.machines.world import World, story
@@ -292,5 +293,43 @@ def test_deleting_the_claim_ends_its_reboot() -> None:
         await world.api.delete(kinds.NODE_CLAIM, "c1")
         await asyncio.sleep(900)
         assert cloud.reboots == []
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.7.3")
+def test_a_rebooting_node_is_not_called_initialized_by_anybody() -> None:
+    """Until it is back and ready, a label that somebody puts back is taken off again."""
+
+    async def tell(world: World) -> None:
+        await ready(world)
+        await commit(world, "0s")
+        await asyncio.sleep(5)
+        node = await world.node()
+        # The kubelet leaves its Ready alone.
+        await world.api.patch(kinds.NODE, node.name, {"metadata": {"labels": {STAGE_LABEL: UNHEALTHY_STAGE}}})
+        unready = [{"type": "Ready", "status": "False", "reason": "Booting"}]
+        body = {"status": {"nodeInfo": {"bootID": "second"}, "conditions": unready}}
+        await world.api.patch(kinds.NODE, node.name, body, subresource="status")
+        await world.api.patch(kinds.NODE, node.name, {"metadata": {"labels": {labels.INITIALIZED: "true"}}})
+        await asyncio.sleep(2)
+        assert labels.INITIALIZED not in (await world.node()).metadata.labels
+        assert (await world.node()).spec.taints == []
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.7.4")
+def test_a_grace_period_spoilt_during_the_reboot_keeps_no_dead_machine() -> None:
+    """The bound cannot be read any more, so there is none; the claim goes all the same."""
+
+    async def tell(world: World) -> None:
+        await ready(world)
+        await commit(world, "0s")
+        await asyncio.sleep(60)
+        spoilt = {"metadata": {"annotations": {labels.REBOOT_TERMINATION_GRACE_PERIOD: "soon"}}}
+        await world.api.patch(kinds.NODE_CLAIM, "c1", spoilt)
+        await world.gone(within_s=1300)
+        assert world.recorded.counted("karpenter_nodes_reboots_total", result="recovery_timeout") == 1
 
     story(tell)

@@ -385,3 +385,33 @@ def test_b35_a_finalizer_taken_off_by_hand_is_put_back() -> None:
         assert claim.metadata.finalizers == [labels.TERMINATION_FINALIZER]
 
     story(tell)
+
+
+def test_f17_a_delete_refused_with_other_words_each_time_is_tried_at_its_pace() -> None:
+    """What is written about an error must not set off the next try at once."""
+
+    async def tell(world: World) -> None:
+        cloud = cloud_world(world)
+        await world.begin()
+        await world.claim()
+        await world.ready()
+        attempts: list[str] = []
+
+        def refuse(claim: Any) -> None:
+            attempts.append(claim.name)
+            assert len(attempts) < 500, "tried again without a pause"
+            raise CloudError(f"not authorized (request {len(attempts)})")
+
+        cloud.faults["delete"] = refuse
+        node = await world.node()
+        await world.api.delete(kinds.NODE_CLAIM, "c1")
+        await asyncio.sleep(60)
+        # Without its Node the claim itself has to ask.
+        body = {"metadata": {"finalizers": []}}
+        await world.api.patch(kinds.NODE, node.name, body)
+        await asyncio.sleep(300)
+        assert len(attempts) < 40
+        del cloud.faults["delete"]
+        await world.gone(within_s=70)
+
+    story(tell)

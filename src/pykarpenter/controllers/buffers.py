@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pykarpenter.api import kinds
 from pykarpenter.api.extras import CapacityBuffer
@@ -22,8 +22,10 @@ from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.core.buffer_conditions import READY_FOR_PROVISIONING, provisioning_finding, with_findings
 from pykarpenter.core.buffers import buffer_replicas, virtual_pods
 from pykarpenter.core.conditions import Finding, shorten, to_wire
-from pykarpenter.kube.errors import NotFound
+from pykarpenter.kube.errors import ApiError, NotFound
 from pykarpenter.runtime.controller import Controller, Result
+
+T = TypeVar("T")
 
 NAME = "capacitybuffer"
 PERIOD_S = 30.0
@@ -51,6 +53,10 @@ class Missing(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class Unresolved(Exception):
+    """A reference that cannot be served, or an answer that was refused: tried again."""
 
 
 class CapacityBuffers:
@@ -111,7 +117,7 @@ class CapacityBuffers:
             self._drop(key)
             finding = Finding(READY_FOR_PROVISIONING, "False", missing.reason, shorten(str(missing)))
             await self._write(buffer, finding, {"replicas": 0}, [])
-        except (ValueError, InvalidQuantity) as error:
+        except (Unresolved, InvalidQuantity) as error:
             finding = Finding(READY_FOR_PROVISIONING, "False", "ResolutionFailed", shorten(str(error)))
             await self._write(buffer, finding, {}, [])
             return Result(requeue=True)
@@ -120,29 +126,31 @@ class CapacityBuffers:
         return Result(requeue_after_s=PERIOD_S)
 
     async def _resolve(self, buffer: CapacityBuffer) -> Resolved:
-        """Raises Missing for a reference to nothing, ValueError for one that cannot be served."""
+        """Raises Missing for a reference to nothing, Unresolved for one that cannot be served or asked for."""
         named = buffer.spec.pod_template_ref
         if named is not None:
-            try:
-                found = await self._ctx.api.get(kinds.POD_TEMPLATE, named.name, buffer.namespace)
-            except NotFound as error:
-                raise Missing("PodTemplateNotFound", f"PodTemplate {named.name!r} does not exist") from error
+            found = await self._get(kinds.POD_TEMPLATE, named.name, buffer.namespace, "PodTemplateNotFound")
             return Resolved(found.template, None, found.name, found.metadata.generation)
         reference = buffer.spec.scalable_ref
         if reference is None:
-            raise ValueError("spec: neither podTemplateRef nor scalableRef is set")
+            raise Unresolved("spec: neither podTemplateRef nor scalableRef is set")
         kind: Any = SCALABLE.get(reference.kind) if reference.api_group in ("", "apps") else None
         if kind is None:
-            raise ValueError(
+            raise Unresolved(
                 f"spec.scalableRef: {reference.api_group}/{reference.kind} cannot be served; "
                 f"use one of {', '.join(sorted(SCALABLE))}"
             )
-        try:
-            workload = await self._ctx.api.get(kind, reference.name, buffer.namespace)
-        except NotFound as error:
-            raise Missing("ScalableRefNotFound", f"{reference.kind} {reference.name!r} does not exist") from error
+        workload = await self._get(kind, reference.name, buffer.namespace, "ScalableRefNotFound")
         scale = 1 if workload.spec.replicas is None else workload.spec.replicas
         return Resolved(workload.spec.template, scale)
+
+    async def _get(self, kind: Kind[T], name: str, namespace: str, missing: str) -> T:
+        try:
+            return await self._ctx.api.get(kind, name, namespace)
+        except NotFound as error:
+            raise Missing(missing, f"{kind.kind} {name!r} does not exist") from error
+        except ApiError as error:
+            raise Unresolved(f"{kind.kind} {name!r} cannot be read: {error}") from error
 
     async def _provide(self, buffer: CapacityBuffer, resolved: Resolved, replicas: int) -> None:
         pods = virtual_pods(buffer, resolved.template, replicas)

@@ -13,7 +13,8 @@ from pykarpenter.cloud.overlaid import OverlaidProvider
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.nodepool.pools import Pools
 from pykarpenter.core import conditions
-from pykarpenter.core.overlays import apply_overlays
+from pykarpenter.core.instance_types import InstanceType
+from pykarpenter.core.overlays import rejected_overlays
 from pykarpenter.kube.errors import Conflict, NotFound
 from pykarpenter.runtime.controller import Loop
 from pykarpenter.runtime.logs import get_logger
@@ -58,9 +59,9 @@ class NodeOverlays:
     async def step(self) -> float:
         overlays = [overlay for overlay in self._overlays.values() if not overlay.is_deleting]
         pools = [pool for pool in self._pools.values() if self._is_managed(pool)]
-        rejected: dict[str, tuple[str, str]] = {}
         complete = True
         evaluated: dict[str, None] = {}
+        listed: list[tuple[NodePool, tuple[InstanceType, ...]]] = []
         for pool in pools:
             try:
                 types = await self._provider.inner.instance_types(pool)
@@ -70,9 +71,9 @@ class NodeOverlays:
                 if pool.uid in self._evaluated:
                     evaluated[pool.uid] = None
                 continue
-            result = apply_overlays(pool, tuple(types), overlays, self._provider.traits.label_rules)
-            rejected |= {name: why for name, why in result.rejected.items() if name not in rejected}
+            listed.append((pool, tuple(types)))
             evaluated[pool.uid] = None
+        rejected = rejected_overlays(listed, overlays, self._provider.traits.label_rules)
         self._evaluated = evaluated
         self._provider.use([overlay for overlay in overlays if overlay.name not in rejected], evaluated)
         self._ctx.state.mark_unconsolidated()

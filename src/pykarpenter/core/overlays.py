@@ -1,7 +1,8 @@
 """NodeOverlays: a pool's instance types with other prices and extra capacity.
 
 Overlays are taken by weight, then name, both descending; the first one wins for each offering's price and for each
-resource. Equal weight on the same thing is a conflict: the later overlay is skipped as a whole.
+resource. Equal weight on the same thing is a conflict: the later overlay is skipped as a whole, in every pool, and
+what it would have altered is free for the ones after it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.requirements import Requirements, from_expressions, from_labels
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_ADJUSTMENT = re.compile(r"([+-])(\d+(?:\.\d+)?)(%?)")
+_ADJUSTMENT = re.compile(r"([+-])(\d*\.?\d+)(%?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +62,73 @@ class _Reader:
 
 
 @dataclass(slots=True)
+class _Touched:
+    """What one overlay alters in one pool: offerings by (type, index), resources by (type, name)."""
+
+    prices: list[tuple[str, int]] = field(default_factory=list)
+    resources: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Ledger:
-    """Who altered what: offerings by (type, index), resources by (type, name)."""
+    """Who altered what in one pool."""
 
     prices: dict[tuple[str, int], _Reader] = field(default_factory=dict)
     resources: dict[tuple[str, str], _Reader] = field(default_factory=dict)
+
+    def rival(self, reader: _Reader, found: _Touched) -> str:
+        """The name of an overlay of the same weight that has a part of this already; empty when there is none."""
+        holders = [self.prices.get(key) for key in found.prices]
+        holders += [self.resources.get(key) for key in found.resources]
+        return next((h.name for h in holders if h is not None and h.weight == reader.weight), "")
+
+    def enter(self, reader: _Reader, found: _Touched) -> None:
+        """The first one keeps what it has."""
+        for price_key in found.prices:
+            self.prices.setdefault(price_key, reader)
+        for resource_key in found.resources:
+            self.resources.setdefault(resource_key, reader)
 
 
 def apply_overlays(
     pool: NodePool, types: tuple[InstanceType, ...], overlays: Sequence[NodeOverlay], rules: LabelRules
 ) -> OverlaidTypes:
     """The pool's types as overlays make them; the very tuple when nothing changes."""
+    (ledger,), rejected = _evaluate([(pool, types)], overlays, rules)
+    if not ledger.prices and not ledger.resources:
+        return OverlaidTypes(types, rejected)
+    return OverlaidTypes(tuple(_altered(item, ledger) for item in types), rejected)
+
+
+def rejected_overlays(
+    pools: Sequence[tuple[NodePool, tuple[InstanceType, ...]]], overlays: Sequence[NodeOverlay], rules: LabelRules
+) -> dict[str, tuple[str, str]]:
+    """The overlays that take part nowhere, with reason and message, judged over all pools and their types at once."""
+    return _evaluate(pools, overlays, rules)[1]
+
+
+def _evaluate(
+    pools: Sequence[tuple[NodePool, tuple[InstanceType, ...]]], overlays: Sequence[NodeOverlay], rules: LabelRules
+) -> tuple[list[_Ledger], dict[str, tuple[str, str]]]:
+    """A ledger for each pool in its order, and the overlays that were entered in none of them."""
     rejected: dict[str, tuple[str, str]] = {}
-    ledger = _Ledger()
-    host = from_labels({**pool.spec.template.metadata.labels, NODEPOOL: pool.name}, rules)
-    ordered = sorted(overlays, key=lambda o: (o.spec.weight or 0, o.name), reverse=True)
-    for overlay in ordered:
+    ledgers = [_Ledger() for _ in pools]
+    hosts = [from_labels({**p.spec.template.metadata.labels, NODEPOOL: p.name}, rules) for p, _ in pools]
+    for overlay in sorted(overlays, key=lambda o: (o.spec.weight or 0, o.name), reverse=True):
         try:
             reader = _read(overlay, rules)
         except ValueError as error:
             rejected[overlay.name] = ("RuntimeValidation", str(error))
             continue
-        conflict = _claim(reader, host, types, ledger)
-        if conflict:
-            rejected[overlay.name] = ("Conflict", f"conflicts with overlay {conflict!r} of the same weight")
-    if not ledger.prices and not ledger.resources:
-        return OverlaidTypes(types, rejected)
-    return OverlaidTypes(tuple(_altered(item, ledger) for item in types), rejected)
+        touched = [_touched(reader, host, types) for host, (_, types) in zip(hosts, pools, strict=True)]
+        pairs = list(zip(ledgers, touched, strict=True))
+        rival = next((name for ledger, found in pairs if (name := ledger.rival(reader, found))), "")
+        if rival:
+            rejected[overlay.name] = ("Conflict", f"conflicts with overlay {rival!r} of the same weight")
+            continue
+        for ledger, found in pairs:
+            ledger.enter(reader, found)
+    return ledgers, rejected
 
 
 def _read(overlay: NodeOverlay, rules: LabelRules) -> _Reader:
@@ -106,10 +147,9 @@ def _read(overlay: NodeOverlay, rules: LabelRules) -> _Reader:
     return _Reader(overlay, from_expressions(spec.requirements, rules), capacity)
 
 
-def _claim(reader: _Reader, host: Requirements, types: Sequence[InstanceType], ledger: _Ledger) -> str:
-    """Enter what the overlay alters; answers the name of an overlay it conflicts with, entering nothing."""
-    prices: list[tuple[str, int]] = []
-    resources: list[tuple[str, str]] = []
+def _touched(reader: _Reader, host: Requirements, types: Sequence[InstanceType]) -> _Touched:
+    """What the overlay would alter in one pool."""
+    found = _Touched()
     for item in types:
         machine = host.merged(r for r in item.requirements.values() if r.key != NODEPOOL)
         if not machine.compatible(reader.requirements):
@@ -118,17 +158,9 @@ def _claim(reader: _Reader, host: Requirements, types: Sequence[InstanceType], l
         if not matching:
             continue
         if reader.prices:
-            prices += [(item.name, i) for i in matching]
-        resources += [(item.name, name) for name in reader.capacity]
-    holders = [ledger.prices.get(key) for key in prices] + [ledger.resources.get(key) for key in resources]
-    for holder in holders:
-        if holder is not None and holder.weight == reader.weight:
-            return holder.name
-    for price_key in prices:
-        ledger.prices.setdefault(price_key, reader)
-    for resource_key in resources:
-        ledger.resources.setdefault(resource_key, reader)
-    return ""
+            found.prices.extend((item.name, i) for i in matching)
+        found.resources.extend((item.name, name) for name in reader.capacity)
+    return found
 
 
 def _matches(machine: Requirements, offering: Offering, wanted: Requirements) -> bool:

@@ -16,7 +16,7 @@ from pykarpenter.api.timestamps import format_timestamp, parse_optional_timestam
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import claim_of, is_managed_node, node_reference
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
-from pykarpenter.core.lifecycle import termination_deadline, termination_mode
+from pykarpenter.core.lifecycle import termination_deadline
 from pykarpenter.core.repair import REPLACE, RepairPolicy
 from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
@@ -24,6 +24,8 @@ from pykarpenter.runtime.logs import get_logger
 NAME = "node.health"
 BREAKER_RETRY_S = 300.0
 UNHEALTHY_SHARE = 0.2
+# Nothing is removed while a kind is not served; looked at again this often (F33).
+UNSERVED_S = 5.0
 
 
 class LegacyRepair:
@@ -58,6 +60,8 @@ class LegacyRepair:
         if left > 0:
             return Result(requeue_after_s=left)
         pool = node.metadata.labels.get(labels.NODEPOOL, "")
+        if self._ctx.caches.unserved():
+            return Result(requeue_after_s=UNSERVED_S)
         if self._is_breaker_open(pool):
             where = f'nodepool "{pool}"' if pool else "the cluster"
             text = f"more than 20% of nodes in {where} are unhealthy"
@@ -102,7 +106,8 @@ class LegacyRepair:
                 "nodepool": claim.pool_name,
                 "capacity_type": claim.metadata.labels.get(labels.CAPACITY_TYPE, ""),
                 "image_id": claim.status.image_id,
-                "termination_mode": termination_mode(claim),
+                # The bound that was applied here, whatever the claim's own period says.
+                "termination_mode": "forceful",
             },
         )
 

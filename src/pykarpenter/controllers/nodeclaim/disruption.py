@@ -6,13 +6,16 @@ leaves the condition as it is: unknown is not drifted, and not cured either.
 
 from __future__ import annotations
 
+from functools import partial
+
 from pykarpenter.api import kinds
 from pykarpenter.api.duration import InvalidDuration
 from pykarpenter.api.meta import condition_status
-from pykarpenter.api.nodepool import NodeClaim, NodePool
+from pykarpenter.api.nodepool import NodeClaim, NodeClass, NodeClassReference, NodePool
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import is_managed_claim
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
+from pykarpenter.controllers.nodepool.pools import Pools
 from pykarpenter.core.conditions import Finding
 from pykarpenter.core.consolidatable import quiet
 from pykarpenter.core.drift import (
@@ -44,6 +47,8 @@ class NodeClaimDisruption:
         )
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
         ctx.caches.subscribe(kinds.NODE_POOL, self._pool_changed)
+        for kind in Pools(ctx).class_kinds.values():
+            ctx.caches.subscribe(kind, partial(self._class_changed, kind.group, kind.kind))
 
     async def run(self) -> None:
         await self.controller.run()
@@ -60,6 +65,15 @@ class NodeClaimDisruption:
             return
         for claim in self._claims.values():
             if claim.pool_name == pool.name:
+                self.controller.enqueue(claim.name)
+
+    def _class_changed(self, group: str, kind: str, change: Changed[NodeClass]) -> None:
+        """A new image or another spec: the provider may call the machines of this class drifted now."""
+        if change.old is None or change.new is None:
+            return
+        wanted = NodeClassReference(group=group, kind=kind, name=change.new.name)
+        for claim in self._claims.values():
+            if claim.spec.node_class_ref == wanted:
                 self.controller.enqueue(claim.name)
 
     async def reconcile(self, name: str) -> Result | None:

@@ -13,6 +13,8 @@ from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
 NAME = "nodeclaim.expiration"
+# Nothing is removed while a kind is not served; looked at again this often (F33).
+UNSERVED_S = 60.0
 
 
 class Expiration:
@@ -49,6 +51,8 @@ class Expiration:
         if left > 0:
             # Looked at again at least daily: a wall clock that is set back must not lose the appointment.
             return Result(requeue_after_s=min(left, 86400.0))
+        if self._ctx.caches.unserved():
+            return Result(requeue_after_s=UNSERVED_S)
         self._log.info("expiring nodeclaim", nodeclaim=name)
         await self._writer.give_up(claim, "expired")
         return None

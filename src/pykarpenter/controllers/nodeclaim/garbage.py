@@ -6,6 +6,9 @@ for directly is asked for before anything is deleted. A listing that fails chang
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Iterable
+
 from pykarpenter.api import kinds
 from pykarpenter.api.meta import condition_status
 from pykarpenter.api.nodepool import NodeClaim
@@ -28,6 +31,7 @@ PERIOD_S = 120.0
 FIRST_FOR_S = 120.0
 CONFIRM_S = 10.0
 ORPHAN_AGE_S = 30.0
+PARALLEL = 20
 
 
 class GarbageCollection:
@@ -48,6 +52,9 @@ class GarbageCollection:
         now = self._ctx.clock.monotonic()
         if self._started is None:
             self._started = now
+        if self._ctx.caches.unserved():
+            # Read-only while a kind is not served (F33): what belongs together cannot be told.
+            return FIRST_PERIOD_S
         # Instances first: whatever was launched before the listing has its claim in the list that follows.
         instances = await self._ctx.provider.list_instances()
         claims = await list_all(self._ctx.api, kinds.NODE_CLAIM)
@@ -65,6 +72,18 @@ class GarbageCollection:
             seen.setdefault(key, now)
         return [key for key in found if now - seen[key] >= CONFIRM_S]
 
+    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
+        """So many at once; one that fails is told, tried again in the next round and holds up no other."""
+        free = asyncio.Semaphore(PARALLEL)
+
+        async def one(item: Awaitable[None]) -> None:
+            async with free:
+                await item
+
+        for error in await asyncio.gather(*(one(item) for item in work), return_exceptions=True):
+            if isinstance(error, Exception):
+                self._log.error("collecting failed, trying again", error=error)
+
     async def _collect_claims(self, claims: list[NodeClaim], instances: list[NodeClaim]) -> None:
         """Claims whose machine is gone, unless its kubelet is alive and says otherwise."""
         there = {view.status.provider_id for view in instances if not view.is_deleting}
@@ -80,8 +99,7 @@ class GarbageCollection:
         if len(confirmed) < len(suspects):
             unconfirmed = len(suspects) - len(confirmed)
             self._ctx.metrics.count("pykarpenter_absence_unconfirmed_total", {}, unconfirmed)
-        for uid in confirmed:
-            await self._collect_claim(suspects[uid])
+        await self._all(self._collect_claim(suspects[uid]) for uid in confirmed)
 
     async def _collect_claim(self, claim: NodeClaim) -> None:
         if not await self._is_gone(claim):
@@ -115,9 +133,8 @@ class GarbageCollection:
             if not view.is_deleting and view.uid not in uids and view.status.provider_id not in provider_ids
         }
         self._ctx.metrics.gauge("pykarpenter_orphan_instances", {}, len(orphans))
-        for provider_id in self._confirmed(self._orphans, list(orphans)):
-            if self._is_old_enough(orphans[provider_id]):
-                await self._collect_instance(orphans[provider_id])
+        old = [key for key in self._confirmed(self._orphans, list(orphans)) if self._is_old_enough(orphans[key])]
+        await self._all(self._collect_instance(orphans[key]) for key in old)
 
     def _is_old_enough(self, view: NodeClaim) -> bool:
         created = parse_optional_timestamp(view.metadata.creation_timestamp)

@@ -7,6 +7,7 @@ provider a listing when the claim goes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pykarpenter.api import kinds
@@ -22,6 +23,14 @@ from pykarpenter.core.lifecycle import Fact, Phase, merge_launch, step
 _REFUSALS_KEPT = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What came of one attempt: the claim as it is now (None when it was given up), and what to try again for."""
+
+    claim: NodeClaim | None
+    error: Exception | None = None
+
+
 class Launcher:
     def __init__(self, ctx: Context, writer: ClaimWriter) -> None:
         self._ctx = ctx
@@ -32,26 +41,25 @@ class Launcher:
         """Whether this process knows for certain that the claim never got a machine."""
         return uid in self._refused
 
-    async def launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The launched claim; None when it was given up. Raises what should be tried again."""
+    async def launch(self, claim: NodeClaim) -> Launch:
         try:
             launched = await self._ctx.provider.create(claim)
         except InsufficientCapacity as error:
             self._refuse(claim)
             self._tell_refusal(claim, str(error))
             await self._give_up(claim, Fact.CAPACITY_REFUSED)
-            return None
+            return Launch(None)
         except NodeClassNotReady as error:
             self._refuse(claim)
             self._publish(claim, "NodeClassNotReady", str(error))
             await self._give_up(claim, Fact.CLASS_NOT_READY)
-            return None
+            return Launch(None)
         except Exception as error:
             reason = error.reason if isinstance(error, CreateError) else ""
             failed = step(Phase.LAUNCHING, Fact.LAUNCH_FAILED)
-            await self._writer.status(claim, failed.finding(str(error), reason))
-            raise
-        return await self._record(claim, launched)
+            # The written claim goes on: whether its time is up is judged on this version, not on the one before.
+            return Launch(await self._writer.status(claim, failed.finding(str(error), reason)), error)
+        return Launch(await self._record(claim, launched))
 
     async def _record(self, claim: NodeClaim, launched: NodeClaim) -> NodeClaim:
         merged = merge_launch(claim, launched)

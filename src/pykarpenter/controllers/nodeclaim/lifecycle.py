@@ -6,9 +6,12 @@ fails does not keep liveness from being checked: a claim that cannot be launched
 
 from __future__ import annotations
 
+import msgspec
+
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.devices import ResourceSlice
-from pykarpenter.api.nodepool import NodeClaim
+from pykarpenter.api.meta import ObjectMeta
+from pykarpenter.api.nodepool import NodeClaim, NodeClaimStatus
 from pykarpenter.api.nodes import Node
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import CLAIMS_BY_PROVIDER_ID, claims_of, is_managed_claim
@@ -23,6 +26,8 @@ from pykarpenter.runtime.logs import get_logger
 
 NAME = "nodeclaim.lifecycle"
 WORKERS = (1000, 5000)
+# Kinds that are not served any more: look again this often (F33).
+UNSERVED_S = 5.0
 
 
 class NodeClaimLifecycle:
@@ -47,6 +52,9 @@ class NodeClaimLifecycle:
         await self.controller.run()
 
     def _claim_changed(self, change: Changed[NodeClaim]) -> None:
+        if change.old is not None and change.new is not None and _differ_in_words(change.old, change.new):
+            # Mostly our own note of an error, which waits for its back-off: clouds word the same one anew each time.
+            return
         if change.new is not None and is_managed_claim(change.new, self._ctx.provider.traits):
             self.controller.enqueue(change.new.name)
         for provider_id in sorted({c.status.provider_id for c in (change.old, change.new) if c is not None}):
@@ -86,12 +94,17 @@ class NodeClaimLifecycle:
     async def _advance(self, claim: NodeClaim) -> Result | None:
         problem: Exception | None = None
         retry_after_s: float | None = None
+        if self._ctx.caches.unserved() and phase_of(claim) is Phase.LAUNCHING:
+            # Nothing is bought while pools or classes cannot be read, and that is not the claim's failure.
+            return Result(requeue_after_s=UNSERVED_S)
         try:
             if phase_of(claim) is Phase.LAUNCHING:
-                launched = await self._launcher.launch(claim)
-                if launched is None:
+                launch = await self._launcher.launch(claim)
+                if launch.claim is None:
                     return None
-                claim = launched
+                claim = launch.claim
+                if launch.error is not None:
+                    raise launch.error
                 self._tell("launched nodeclaim", claim, provider_id=claim.status.provider_id)
             if phase_of(claim) is Phase.REGISTERING:
                 registration = await self._registrar.register(claim)
@@ -126,3 +139,19 @@ class NodeClaimLifecycle:
         self._log.info("giving up nodeclaim", nodeclaim=claim.name, reason=reason)
         await self._writer.give_up(claim, reason)
         return None
+
+
+def _differ_in_words(old: NodeClaim, new: NodeClaim) -> bool:
+    """Whether nothing but reasons and messages of conditions is another."""
+    if old.spec != new.spec or _without_version(old.metadata) != _without_version(new.metadata):
+        return False
+    return _without_words(old.status) == _without_words(new.status)
+
+
+def _without_version(meta: ObjectMeta) -> ObjectMeta:
+    return msgspec.structs.replace(meta, resource_version="")
+
+
+def _without_words(status: NodeClaimStatus) -> NodeClaimStatus:
+    bare = [msgspec.structs.replace(c, reason="", message="") for c in status.conditions]
+    return msgspec.structs.replace(status, conditions=bare)

@@ -181,12 +181,12 @@ class Reboots:
         await self._unlabel(node)
         return Result(requeue_after_s=reboot.POLL_S)
 
-    async def _unlabel(self, node: Node | None) -> None:
-        """While it reboots the Node is no initialized capacity."""
+    async def _unlabel(self, node: Node | None) -> Node | None:
+        """While it reboots the Node is no initialized capacity; the Node as it is then."""
         if node is None or labels.INITIALIZED not in node.metadata.labels:
-            return
+            return node
         body = {"metadata": {"resourceVersion": node.metadata.resource_version, "labels": {labels.INITIALIZED: None}}}
-        await self._ctx.api.patch(kinds.NODE, node.name, body)
+        return await self._ctx.api.patch(kinds.NODE, node.name, body)
 
     # -- after the call
 
@@ -199,8 +199,9 @@ class Reboots:
             waited = int(reboot.RECOVERY_S)
             await self._give_up(claim, committed, node, step, f"the machine did not come back within {waited}s")
             return None
+        if fact is not RebootFact.RECOVERED:
+            node = await self._unlabel(node)
         if fact is RebootFact.OLD_BOOT:
-            await self._unlabel(node)
             return Result(requeue_after_s=reboot.POLL_S)
         if node is not None and any(taint.key == REBOOTING_TAINT.key for taint in node.spec.taints):
             self._publish(claim, committed, "Normal", "RebootObserved", f"Node {node.name} started a new boot")
@@ -233,7 +234,7 @@ class Reboots:
     ) -> None:
         """The machine is hopeless: bound its drain as the reboot was bounded, and delete the claim."""
         await self._unfence(node)
-        grace = reboot.reboot_grace_s(claim)
+        grace = _readable_grace_s(claim)
         if grace is not None:
             wanted = self._ctx.clock.now() + grace
             present = termination_deadline(claim)
@@ -259,6 +260,14 @@ class Reboots:
         self._ctx.metrics.count("karpenter_nodes_reboots_total", result)
         lasted = self._ctx.clock.now() - reboot.requested_at(committed)
         self._ctx.metrics.observe("karpenter_nodes_reboot_duration_seconds", result, lasted)
+
+
+def _readable_grace_s(claim: NodeClaim) -> float | None:
+    """An annotation that was spoilt meanwhile bounds nothing; it must not keep a hopeless machine for ever."""
+    try:
+        return reboot.reboot_grace_s(claim)
+    except InvalidDuration:
+        return None
 
 
 def _not_initialized() -> Finding:

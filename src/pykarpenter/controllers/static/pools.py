@@ -9,6 +9,8 @@ from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
 PERIOD_S = 60.0
+# Nothing is created or removed while a kind is not served; looked at again this often (F33).
+UNSERVED_S = 5.0
 WORKERS = 10
 
 
@@ -21,7 +23,7 @@ class StaticPoolController:
         self._ctx = ctx
         self._pools = ctx.caches.of(kinds.NODE_POOL)
         self._log = get_logger(controller=self.name)
-        self.controller: Controller[str] = Controller(self.name, self.reconcile, clock=ctx.clock, workers=WORKERS)
+        self.controller: Controller[str] = Controller(self.name, self._when_served, clock=ctx.clock, workers=WORKERS)
         ctx.caches.subscribe(kinds.NODE_POOL, self._pool_changed)
         ctx.caches.subscribe(kinds.NODE_CLAIM, self._claim_changed)
 
@@ -47,6 +49,11 @@ class StaticPoolController:
         classes = self._ctx.provider.traits.node_classes
         managed = any(kind.group == reference.group and kind.kind == reference.kind for kind in classes)
         return pool if managed else None
+
+    async def _when_served(self, name: str) -> Result | None:
+        if self._ctx.caches.unserved():
+            return Result(requeue_after_s=UNSERVED_S)
+        return await self.reconcile(name)
 
     async def reconcile(self, name: str) -> Result | None:
         raise NotImplementedError
