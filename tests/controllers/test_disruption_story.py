@@ -242,7 +242,7 @@ def test_l4_crash_after_the_taint_leaves_no_node_out_of_service() -> None:
         def creates_replacement(request: Request) -> bool:
             return request.verb == "create" and request.kind is kinds.NODE_CLAIM
 
-        faults.crash_when("launch", creates_replacement, crashed.set)
+        faults.crash_when("launch", creates_replacement, lambda _: crashed.set())
         await drift_all(world)
         await asyncio.wait_for(crashed.wait(), 120)
         assert tainted((await world.nodes())[0])
