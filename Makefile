@@ -9,6 +9,10 @@ FIRST_SEED ?= 1
 CASES ?= 5000
 # Pods that come at once, far above the limits of their pools; 0 leaves that run out.
 BURST ?= 10000
+# Simulated days of coming and going in one process; 0 leaves that run out.
+DAYS ?= 30
+# Processes that share the seeds.
+WORKERS ?= 1
 
 .PHONY: venv demo test check e2e e2e-full soak bench format lock clean
 
@@ -51,8 +55,10 @@ e2e-full: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.packing --cases $(CASES)
-	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) $(ARGS)
+	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) --workers $(WORKERS) $(ARGS)
+	$(BIN)/python -m tests.soak --every-write
 	$(if $(filter-out 0,$(BURST)),$(BIN)/python -m tests.soak --burst $(BURST))
+	$(if $(filter-out 0,$(DAYS)),$(BIN)/python -m tests.soak --days $(DAYS))
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -109,6 +109,8 @@ class CapacityBuffers:
             self._drop(key)
             return None
         if buffer.spec.provisioning_strategy not in ("", ACTIVE_CAPACITY):
+            # Somebody else's to serve, also when it was ours before.
+            self._drop(key)
             return None
         try:
             resolved = await self._resolve(buffer)
