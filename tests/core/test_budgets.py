@@ -18,8 +18,8 @@ from pykarpenter.core.budgets import (
     allowed_disruptions,
     count_nodes,
     unreadable_budgets,
-    usable_disruptions,
 )
+from pykarpenter.core.disruption.allowance import PoolAllowance
 from pykarpenter.core.snapshot import NodeView
 
 
@@ -112,6 +112,12 @@ def test_schedule_that_never_comes_never_applies():
     """February 30 is no error, but nothing begins then."""
     never = pool(Budget(nodes="0", schedule="0 0 30 2 *", duration="1h"))
     assert allowed_disruptions(never, 10, at("2026-03-01 00:30:00"))[EMPTY] == UNLIMITED
+
+
+def usable_disruptions(pool, nodes, now):
+    """What is left of the budgets for each reason, as disruption counts it."""
+    allowed = allowed_disruptions(pool, nodes.total, now)
+    return {r: PoolAllowance(pool.name, r, nodes.total, allowed[r], nodes.consumed(r)).usable for r in REASONS}
 
 
 @pytest.mark.promise("API-1.1.8", "DIS-5.7")

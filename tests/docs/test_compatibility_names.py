@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pykarpenter
 from pykarpenter.api import kinds
-from pykarpenter.core import buffer_conditions, conditions, lifecycle, pool_conditions
+from pykarpenter.core import buffer_conditions, conditions, lifecycle, pool_conditions, registration_health
 from pykarpenter.core.interruption import ANSWERS
 
 SOURCE = Path(pykarpenter.__file__).parent
@@ -80,7 +80,7 @@ def test_conditions_are_those_of_the_code() -> None:
     }
     buffer = {buffer_conditions.READY_FOR_PROVISIONING, buffer_conditions.PROVISIONING}
     dependents = {name for found in (conditions.NODE_POOL, conditions.NODE_CLAIM) for name in found.dependents}
-    found = claim | pool | buffer | dependents | {conditions.READY}
+    found = claim | pool | buffer | dependents | {conditions.READY, registration_health.CONDITION}
     assert set(documented("Conditions")) == found - {conditions.TRUE, conditions.FALSE, conditions.UNKNOWN}
 
 

@@ -6,16 +6,13 @@ is a conflict that somebody must resolve, never a reason to act on both.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pykarpenter.api import kinds, labels
-from pykarpenter.api.kinds import Kind
-from pykarpenter.api.meta import Object
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.api.nodes import Node, ObjectReference
 from pykarpenter.api.pods import Pod
 from pykarpenter.cloud.provider import ProviderTraits
 from pykarpenter.controllers.context import Context
+from pykarpenter.kube.events import reference_to
 
 # Index names of the caches.
 BY_NODE_NAME = "spec.nodeName"
@@ -63,7 +60,7 @@ def conflicting_owner(claim: NodeClaim, node: Node) -> str:
 
 
 def pod_reference(pod: Pod) -> ObjectReference:
-    return reference(kinds.POD, pod)
+    return reference_to(kinds.POD, pod)
 
 
 def node_reference(node: Node) -> ObjectReference:
@@ -72,10 +69,4 @@ def node_reference(node: Node) -> ObjectReference:
 
 
 def claim_reference(claim: NodeClaim) -> ObjectReference:
-    return reference(kinds.NODE_CLAIM, claim)
-
-
-def reference(kind: Kind[Any], obj: Object) -> ObjectReference:
-    return ObjectReference(
-        api_version=kind.api_version, kind=kind.kind, name=obj.name, namespace=obj.namespace, uid=obj.uid
-    )
+    return reference_to(kinds.NODE_CLAIM, claim)

@@ -6,7 +6,7 @@ the same time, not how many in an hour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pykarpenter.api import patterns
@@ -128,12 +128,6 @@ def count_nodes(nodes: Iterable[NodeView]) -> dict[str, PoolNodes]:
         elif not _is_ready(node):
             tally[2] += 1
     return {pool: PoolNodes(*tally) for pool, tally in tallies.items()}
-
-
-def usable_disruptions(pool: NodePool, nodes: PoolNodes, now: float) -> Mapping[str, int]:
-    """What is left of the budgets for each reason."""
-    allowed = allowed_disruptions(pool, nodes.total, now)
-    return {reason: max(0, count - nodes.consumed(reason)) for reason, count in allowed.items()}
 
 
 def _counts(node: NodeView) -> bool:

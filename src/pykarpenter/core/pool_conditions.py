@@ -20,7 +20,6 @@ from pykarpenter.core.pool_supply import find_shortage, listed
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODE_CLASS_READY = "NodeClassReady"
-REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 BUDGETS_PARSED = "BudgetsParsed"
 INSTANCE_TYPES_FOUND = "InstanceTypesFound"
 

@@ -28,7 +28,6 @@ REBOOTING_TAINT = Taint(key=labels.REBOOTING_TAINT, effect="NoSchedule")
 # Ours, on the NodeClaim: when the provider was first asked; outlives a restart of the controller.
 CALLED_AT = f"{labels.OWN_GROUP}/reboot-called-at"
 
-REQUESTED_REASON = "RebootRequested"
 ISSUED_REASON = "RebootIssued"
 
 

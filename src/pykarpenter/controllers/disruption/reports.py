@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pykarpenter.api import kinds
 from pykarpenter.api.nodes import ObjectReference
 from pykarpenter.controllers.context import Context
-from pykarpenter.controllers.identity import claim_reference, node_reference, pod_reference, reference
+from pykarpenter.controllers.identity import claim_reference, node_reference, pod_reference
 from pykarpenter.core.disruption.blockers import Notice
 from pykarpenter.core.disruption.commands import (
     CONSOLIDATION_TYPES,
@@ -19,6 +19,7 @@ from pykarpenter.core.disruption.commands import (
     Reason,
     Target,
 )
+from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.logs import get_logger
 
 
@@ -70,7 +71,7 @@ class Reports:
             return [pod_reference(pod)] if pod is not None else []
         if notice.kind == "NodePool":
             pool = caches.of(kinds.NODE_POOL).get(notice.name)
-            return [reference(kinds.NODE_POOL, pool)] if pool is not None else []
+            return [reference_to(kinds.NODE_POOL, pool)] if pool is not None else []
         node = caches.of(kinds.NODE).get(notice.name) if notice.kind == "Node" else None
         claim = caches.of(kinds.NODE_CLAIM).get(notice.claim) if notice.claim else None
         found = [node_reference(node)] if node is not None else []

@@ -10,9 +10,9 @@ from pykarpenter.api.kinds import Kind
 from pykarpenter.api.meta import Condition, Object
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
-from pykarpenter.controllers.identity import reference
 from pykarpenter.controllers.metrics.refreshing import Refresher
 from pykarpenter.core.conditions import transitions
+from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.gauge_tables import GaugeTable, Series
 
 # Kinds that the names without a kind were made for.
@@ -87,14 +87,14 @@ class ConditionGauges:
                 message += f", Reason: {now.reason}"
             if now.message:
                 message += f", Message: {now.message}"
-            self._ctx.recorder.publish(reference(self._kind, new), "Normal", now.type, message)
+            self._ctx.recorder.publish(reference_to(self._kind, new), "Normal", now.type, message)
 
     def _finalized(self, old: Any) -> None:
         begin = parse_optional_timestamp(old.metadata.deletion_timestamp)
         if begin is None:
             return
         self._observe("termination_duration_seconds", {}, old, max(0.0, self._ctx.clock.now() - begin))
-        self._ctx.recorder.publish(reference(self._kind, old), "Normal", "Finalized", "Finalized")
+        self._ctx.recorder.publish(reference_to(self._kind, old), "Normal", "Finalized", "Finalized")
 
     def render(self, key: str) -> None:
         found = self._objects.get(key)

@@ -10,8 +10,8 @@ from pykarpenter.api.kinds import Kind
 from pykarpenter.api.nodepool import NodeClaim, NodeClass, NodeClassReference, NodePool
 from pykarpenter.api.nodes import ObjectReference
 from pykarpenter.controllers.context import Changed, Context
-from pykarpenter.controllers.identity import reference
 from pykarpenter.controllers.nodepool.writes import PoolWriter
+from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
@@ -109,4 +109,4 @@ class PoolController:
 
 
 def pool_reference(pool: NodePool) -> ObjectReference:
-    return reference(kinds.NODE_POOL, pool)
+    return reference_to(kinds.NODE_POOL, pool)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.pods import Pod
 from pykarpenter.controllers.context import Context
-from pykarpenter.controllers.identity import pod_reference, reference
+from pykarpenter.controllers.identity import pod_reference
 from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.creation import Outcome, shortened
 from pykarpenter.core.effective_zone import FLEXIBLE, NONE, effective_zone
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
+from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.logs import get_logger
 
 CONTROLLER = "provisioner"
@@ -166,7 +167,7 @@ class PlanReporter:
         pool = self._ctx.state.node_pool(name)
         if pool is not None:
             self._ctx.recorder.publish(
-                reference(kinds.NODE_POOL, pool),
+                reference_to(kinds.NODE_POOL, pool),
                 "Warning",
                 "NoCompatibleInstanceTypes",
                 refusal.text(),

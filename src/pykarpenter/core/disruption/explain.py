@@ -14,7 +14,7 @@ from pykarpenter.core.disruption.balanced import Scales
 from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, DisruptionClass, Method, Reason
-from pykarpenter.core.disruption.decide import METHOD_REASONS, decide
+from pykarpenter.core.disruption.decide import decide
 from pykarpenter.core.disruption.emptiness import empty_command
 from pykarpenter.core.disruption.holds import hold_blocker
 from pykarpenter.core.disruption.selection import (
@@ -234,10 +234,6 @@ def _budget_lines(world: World, name: str) -> list[str]:
         reasons = ", ".join(budget.reasons or []) or "every reason"
         lines.append(f'nodes "{budget.nodes}" for {reasons}, {window} ({state})')
     return lines
-
-
-def reason_of(method: Method) -> Reason:
-    return METHOD_REASONS[method]
 
 
 def money(price: float | None) -> str:
