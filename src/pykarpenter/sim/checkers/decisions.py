@@ -93,7 +93,7 @@ class DecisionCheckers(Middleware):
 
     def _prices(self, names: Sequence[str]) -> list[float | None]:
         found = [self._instance(claim) for name in names if (claim := self._claim(name)) is not None]
-        return [_list_price(self._cluster, instance) for instance in found if instance is not None]
+        return [list_price(self._cluster, instance) for instance in found if instance is not None]
 
     def _instance(self, claim: NodeClaim) -> Instance | None:
         live = self._cluster.cloud.live()
@@ -116,7 +116,8 @@ def _known(prices: Sequence[float | None]) -> list[float]:
     return [price for price in prices if price is not None]
 
 
-def _list_price(cluster: EmbeddedCluster, instance: Instance) -> float | None:
+def list_price(cluster: EmbeddedCluster, instance: Instance) -> float | None:
+    """$/h by the catalogue, whatever the market says at present."""
     if instance.offering.capacity_type == labels.RESERVED:
         return 0.0
     for item in cluster.cloud.market.catalog.types:

@@ -25,7 +25,7 @@ from pykarpenter.runtime.feature_gates import parse_feature_gates
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import DEFAULT_START, VirtualTimeLoop, run_virtual, running_clock
 from pykarpenter.sim.api import Middleware, Request
-from pykarpenter.sim.checkers import DecisionCheckers, Report, SafetyCheckers, Violation, check_liveness
+from pykarpenter.sim.checkers import DecisionCheckers, MoveChecker, Report, SafetyCheckers, Violation, check_liveness
 from pykarpenter.sim.checkers.liveness import named_waits
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.provider import SimProvider
@@ -211,6 +211,9 @@ def _world(
     checkers = SafetyCheckers(cluster, journal, report)
     checkers.require_lease(*LEASE)
     decisions = DecisionCheckers(cluster, journal, report, lambda claim: world.leader().decision_of(claim))
+    moves = MoveChecker(
+        cluster, journal, report, settings.eviction_price, lambda claim: world.leader().decision_of(claim)
+    )
     faults = ApiFaults()
     faults.written_at = journal.written_at
     process_clock = LoopClock(cluster.clock.now(), asyncio.get_running_loop())
@@ -225,7 +228,7 @@ def _world(
             cluster,
             settings,
             clock=process_clock,
-            middleware=[faults, checkers, decisions],
+            middleware=[faults, checkers, decisions, moves],
             make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
             make_client=make_client,
             name=name,

@@ -14,7 +14,7 @@ from pykarpenter.providers.kwok.kubelet import KubeletOptions
 from pykarpenter.runtime.clock import LoopClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
-from pykarpenter.sim.checkers import Report, SafetyCheckers
+from pykarpenter.sim.checkers import MoveChecker, Report, SafetyCheckers
 from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
 from pykarpenter.sim.faults.actions import CLASS, carry_out
 from pykarpenter.sim.faults.api import ApiFaults
@@ -89,8 +89,9 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
         report = Report()
         faults = ApiFaults()
         checkers = SafetyCheckers(cluster, journal, report)
+        moves = MoveChecker(cluster, journal, report, settings.eviction_price, lambda claim: process.decision_of(claim))
         process_clock = LoopClock(clock.now(), asyncio.get_running_loop())
-        process = OperatorProcess(cluster, settings, clock=process_clock, middleware=[faults, checkers])
+        process = OperatorProcess(cluster, settings, clock=process_clock, middleware=[faults, checkers, moves])
         world = World(cluster, cluster.client("user"), process, faults, process_clock)
         meter = Meter(cluster, journal)
         keeper = asyncio.create_task(process.run_for_ever(), name="keeper")
