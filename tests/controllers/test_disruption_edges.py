@@ -428,3 +428,53 @@ def test_cost_write_that_conflicts_is_dropped_and_one_that_fails_is_repeated() -
         assert results.count("updated") == 3
 
     story(main, faults=(writes,), settings=Settings(feature_gates=FeatureGates(pod_deletion_cost_management=True)))
+
+
+async def spare(world: World, replicas: int) -> None:
+    """A buffer of so many virtual pods of one cpu."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    template = {"metadata": {"name": "spare"}, "template": {"spec": {"containers": [container]}}}
+    await world.api.create(kinds.POD_TEMPLATE, template, "default")
+    spec = {"podTemplateRef": {"name": "spare"}, "replicas": replicas}
+    await world.api.create(kinds.CAPACITY_BUFFER, {"metadata": {"name": "spare"}, "spec": spec}, "default")
+
+
+@pytest.mark.promise("DIS-15.1", "DIS-12.2")
+@pytest.mark.parametrize("policy", ["Balanced", "WhenEmptyOrUnderutilized"])
+def test_buffer_keeps_its_room_and_what_it_gives_up_is_consolidated_at_once(policy: str) -> None:
+    """Three spare pods need both half-empty machines; once one is enough, nobody waits for the next refresh."""
+
+    async def main(world: World) -> None:
+        await begin(world, consolidationPolicy=policy)
+        await half_full(world, 2)
+        await spare(world, 3)
+        await hold(world, 400)
+        assert len(await world.nodes()) == 2
+        await world.api.patch(kinds.CAPACITY_BUFFER, "spare", {"spec": {"replicas": 1}}, "default")
+        await nodes_left(world, 1, 45)
+        await world.until_running("web", 2)
+
+    story(main, settings=Settings(feature_gates=FeatureGates(capacity_buffer=True)))
+
+
+@pytest.mark.promise("DIS-12.2")
+def test_machine_whose_protection_ends_by_itself_is_looked_at_then() -> None:
+    """Nothing else in the cluster changes at that moment."""
+
+    async def main(world: World) -> None:
+        await begin(world)
+        await world.deployment("large", 2, cpu="3")
+        await world.until_running("large", 2)
+        await world.deployment("web", 2, cpu="500m")
+        await world.until_running("web", 2)
+        ends = 0.0
+        for pod in await world.pods("web"):
+            patch = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "10m"}}}
+            await world.api.patch(kinds.POD, pod.name, patch, pod.namespace)
+            ends = max(ends, parse_timestamp(pod.status.start_time or "") + 600)
+        await world.scale("large", 0)
+        await hold(world, ends - world.clock.now() - 1)
+        assert len(await world.nodes()) == 2
+        await nodes_left(world, 1, 45)
+
+    story(main)

@@ -189,6 +189,9 @@ class ClusterState:
 
     def set_buffer_pods(self, buffer: str, pods: tuple[Pod, ...]) -> None:
         """The virtual pods of one capacity buffer (by `namespace/name`); an empty tuple removes them."""
+        if (self._buffer_pods.get(buffer) or ()) != pods:
+            # Less demand leaves room that machines were kept for.
+            self.consolidation_revision += 1
         if pods:
             self._buffer_pods.put(buffer, pods)
         else:

@@ -6,6 +6,7 @@ other methods go on; only consolidation itself waits, because its next answer de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
 from pykarpenter.core.disruption.decide import decide
 from pykarpenter.core.disruption.engine import SimulationSource
-from pykarpenter.core.disruption.selection import annotation_notices, unreadable_costs
+from pykarpenter.core.disruption.selection import annotation_notices, next_opening, unreadable_costs
 from pykarpenter.core.disruption.settings import VALIDATION_DELAY_S, DisruptionSettings, Memory
 from pykarpenter.core.disruption.validation import Validated, rejection_notices, validate
 from pykarpenter.core.snapshot import ClusterSnapshot
@@ -53,10 +54,12 @@ class ChangeStamp:
         self._revision = -1
         self._renewed_at = 0.0
         self._stamp = 0
+        # When a machine that was blocked for a known time becomes free without any other change.
+        self.lapses_at = math.inf
 
     def at(self, revision: int, now: float) -> float:
-        if revision != self._revision or now - self._renewed_at >= REFRESH_S:
-            self._revision, self._renewed_at = revision, now
+        if revision != self._revision or now - self._renewed_at >= REFRESH_S or now >= self.lapses_at:
+            self._revision, self._renewed_at, self.lapses_at = revision, now, math.inf
             self._stamp += 1
         return float(self._stamp)
 
@@ -161,6 +164,7 @@ class DisruptionLoop:
         plan = await self._ctx.offload(answer)
         self._remember(plan, stamp)
         self._reports.plan(plan)
+        self._stamp.lapses_at = next_opening(world)
         self._reports.publish(annotation_notices(world))
         self._reports.unreadable_costs(unreadable_costs(world))
         return plan

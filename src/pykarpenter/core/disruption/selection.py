@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -142,6 +143,13 @@ def annotation_notices(world: World) -> list[Notice]:
             if labels.DO_NOT_DISRUPT in pod.metadata.annotations and is_active(pod):
                 notices.extend(_annotation_notice(pod.key, do_not_disrupt(pod, world.now)))
     return notices
+
+
+def next_opening(world: World) -> float:
+    """When the first machine that is blocked for a known time only may be looked at again; infinite without any."""
+    judged = (found for _, found in world.candidates(DisruptionClass.GRACEFUL))
+    ends = [found.until for found in judged if isinstance(found, Blocker) and found.until is not None]
+    return min((end for end in ends if end > world.now), default=math.inf)
 
 
 def unreadable_costs(world: World) -> list[tuple[str, str, str]]:
