@@ -467,14 +467,17 @@ def test_machine_whose_protection_ends_by_itself_is_looked_at_then() -> None:
         await world.until_running("large", 2)
         await world.deployment("web", 2, cpu="500m")
         await world.until_running("web", 2)
+        # A machine that may go but cannot: the search settles on it.
+        await world.deployment("full", 1, cpu="3500m")
+        await world.until_running("full", 1)
         ends = 0.0
         for pod in await world.pods("web"):
-            patch = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "10m"}}}
+            patch = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: "7m"}}}
             await world.api.patch(kinds.POD, pod.name, patch, pod.namespace)
-            ends = max(ends, parse_timestamp(pod.status.start_time or "") + 600)
+            ends = max(ends, parse_timestamp(pod.status.start_time or "") + 420)
         await world.scale("large", 0)
         await hold(world, ends - world.clock.now() - 1)
-        assert len(await world.nodes()) == 2
-        await nodes_left(world, 1, 45)
+        assert len(await world.nodes()) == 3
+        await nodes_left(world, 2, 45)
 
     story(main)
