@@ -12,7 +12,7 @@ import click
 
 from pykarpenter.cli.sources import CannotRead, Source, given, load, options
 from pykarpenter.core.disruption.engine import PackingSimulations
-from pykarpenter.core.disruption.explain import explain_node, explain_pool
+from pykarpenter.core.disruption.explain import explain_node, explain_pool, unreadable_node
 from pykarpenter.core.disruption.pod_story import PodStory, explain_pod, pod_lines, pod_values
 from pykarpenter.core.disruption.stories import node_lines, node_values, pool_lines, pool_values
 from pykarpenter.core.packing import PackingEngine
@@ -38,9 +38,12 @@ def node(name: str, output: str, **where: Any) -> None:
     if view is None:
         # People know claims by name too.
         view = next((v for v in world.nodes if v.claim is not None and v.claim.name == name), None)
-    if view is None:
+    if view is not None:
+        story = explain_node(world, _simulation(source), view)
+    elif name in source.nodes:
+        story = unreadable_node(name)
+    else:
         raise CannotRead(_unknown("node", name, [v.name for v in world.nodes]))
-    story = explain_node(world, _simulation(source), view)
     _show(output, node_lines(story), node_values(story))
 
 
@@ -67,8 +70,10 @@ def pod(name: str, output: str, **where: Any) -> None:
     source = _source(where)
     key = name if "/" in name else f"default/{name}"
     story: PodStory | None = explain_pod(source.world(), key, lambda: _plan(source))
+    if story is None and key in source.pods:
+        raise CannotRead(f"pod {key!r} has ended or its node is not there, so it neither waits nor runs")
     if story is None:
-        raise CannotRead(_unknown("pod", key, [p.key for p in source.snapshot.pods]))
+        raise CannotRead(_unknown("pod", key, list(source.pods)))
     _show(output, pod_lines(story), pod_values(story))
 
 

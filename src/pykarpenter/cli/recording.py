@@ -23,6 +23,8 @@ from pykarpenter.kube.contract import KubeApi, list_all
 from pykarpenter.kube.errors import Forbidden, MethodNotAllowed, NotFound
 from pykarpenter.state.manifests import READ_KINDS
 
+# Without these there is nothing to explain.
+_OURS = (kinds.NODE_POOL, kinds.NODE_CLAIM)
 API_VERSION = f"{labels.OWN_GROUP}/v1alpha1"
 KEPT_ANNOTATIONS = frozenset(
     {
@@ -39,7 +41,7 @@ KEPT_ANNOTATION_GROUPS = (labels.GROUP, labels.OWN_GROUP, "karpenter.kwok.sh", "
 async def record(
     api: KubeApi, provider: CloudProvider, now: float, settings: Mapping[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """The List, and what could not be read; kinds that the cluster does not serve are left out silently."""
+    """The List, and what could not be read; kinds that a cluster need not serve are left out silently."""
     items: list[dict[str, Any]] = []
     warnings: list[str] = []
     pools: list[NodePool] = []
@@ -47,6 +49,9 @@ async def record(
         try:
             objects = await list_all(api, kind)
         except (NotFound, MethodNotAllowed):
+            if kind in _OURS:
+                name = f"{kind.plural}.{kind.group}"
+                warnings.append(f"{name}: not served by this cluster; install it with `pykarpenter crds`")
             continue
         except Forbidden as error:
             warnings.append(f"{kind.plural}: not allowed to list, left out: {error.message}")
@@ -62,13 +67,24 @@ async def record(
 
 def _item(kind: Kind[Any], item: Any) -> dict[str, Any]:
     body: dict[str, Any] = msgspec.to_builtins(item)
-    body = {**body, "apiVersion": kind.api_version, "kind": kind.kind}
-    metadata = body.get("metadata", {})
-    kept = {key: text for key, text in metadata.get("annotations", {}).items() if is_kept(key)}
-    metadata.pop("annotations", None)
-    if kept:
-        metadata["annotations"] = kept
-    return body
+    _drop_annotations(body)
+    return {**body, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _drop_annotations(value: Any) -> None:
+    """Everywhere: templates of workloads and pools carry annotations too."""
+    if isinstance(value, list):
+        for item in value:
+            _drop_annotations(item)
+    if not isinstance(value, dict):
+        return
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
+        metadata["annotations"] = {key: text for key, text in metadata["annotations"].items() if is_kept(key)}
+        if not metadata["annotations"]:
+            del metadata["annotations"]
+    for item in value.values():
+        _drop_annotations(item)
 
 
 def is_kept(annotation: str) -> bool:

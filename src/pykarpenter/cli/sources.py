@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from pykarpenter.api import kinds
 from pykarpenter.api.manifests import Document, ManifestError
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.cli.inputs import documents
@@ -62,6 +63,9 @@ class Source:
     snapshot: ClusterSnapshot
     packing: PackingSettings
     disruption: DisruptionSettings
+    # Objects that are there although no decision looks at them: Nodes that do not say yet what they are, ended pods.
+    nodes: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
 
     def world(self) -> World:
         return World(self.snapshot, self.disruption, _memory(self.snapshot))
@@ -135,13 +139,19 @@ def _source(found: Iterable[Document], catalog: str, flags: Mapping[str, str]) -
     recording = cluster.recording or {}
     recorded = recording.get("settings")
     merged = {**{str(k): str(v) for k, v in (recorded or {}).items()}, **flags}
-    settings, _ = load_settings(merged, os.environ)
+    settings, unknown = load_settings(merged, os.environ)
     entries = recording.get("instanceTypes")
     types = parse_entries(entries, "snapshot") if isinstance(entries, list) else read_catalog(catalog)
-    for line in dict.fromkeys([*types.warnings, *cluster.warnings]):
+    for line in dict.fromkeys([*unknown, *types.warnings, *cluster.warnings]):
         click.echo(f"warning: {line}", err=True)
     snapshot = cluster.snapshot(types.types, _time(recording), types.label_rules)
-    return Source(snapshot, _packing(settings, types), _disruption(settings, types, recording))
+    return Source(
+        snapshot,
+        _packing(settings, types),
+        _disruption(settings, types, recording),
+        frozenset(node.name for node in cluster.objects.get(kinds.NODE.kind, ())),
+        frozenset(pod.key for pod in cluster.objects.get(kinds.POD.kind, ())),
+    )
 
 
 def _time(recording: Mapping[str, Any]) -> float:

@@ -101,6 +101,16 @@ def explain_node(world: World, simulation: Simulation, view: NodeView) -> NodeSt
     )
 
 
+def unreadable_node(name: str) -> NodeStory:
+    """A Node that no decision looks at, because it does not say yet what it is."""
+    message = (
+        f'node has the label "{labels.NODEPOOL}", but no providerID or no label "{labels.INSTANCE_TYPE}" yet; '
+        "it is left alone until it has both"
+    )
+    finding = Finding(Method.EMPTINESS, blocker=Blocker(Why.NOT_REGISTERED, message))
+    return NodeStory(name, "", "", "", "", "", None, (), 1.0, (finding,))
+
+
 def _findings(world: World, simulation: Simulation, view: NodeView) -> list[Finding]:
     """The methods that could concern the machine: static pools only drift, all others only consolidate and drift."""
     pool = world.pools.get(view.pool_name)
