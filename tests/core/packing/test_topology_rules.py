@@ -177,10 +177,21 @@ def test_affinity_to_a_later_pod_is_resolved_in_the_same_batch() -> None:
     assert zones(plan)["default/big"] == "zone-b"
 
 
-def test_b25_affinity_that_nothing_satisfies_names_the_term() -> None:
-    """The user must see which term has no peer."""
+def test_b25_affinity_that_nothing_satisfies_names_the_term_and_the_domains_counted() -> None:
+    """The user must see which term has no peer, and where was looked."""
     plan = plan_of([make_pod(affinity=near(affinity_term(labels.ZONE, {"app": "ghost"})))])
-    assert "app=ghost" in plan.unschedulable["default/pod"].text()
+    text = plan.unschedulable["default/pod"].text()
+    assert "app=ghost" in text and "pods per domain: zone-a=0, zone-b=0, zone-c=0" in text
+
+
+def test_b25_anti_affinity_with_every_domain_taken_counts_them() -> None:
+    """One pod too many: each zone already has one."""
+    pods = make_pods(4, labels=WEB, affinity=apart(affinity_term(labels.ZONE, WEB)))
+    zonal = [
+        make_node(f"n-{z}", zone=f"zone-{z}", cpu="1", pods=[bound_pod(f"p-{z}", f"n-{z}", labels=WEB)]) for z in "abc"
+    ]
+    (text, *_) = {refusal.text() for refusal in plan_of(pods, nodes=zonal).unschedulable.values()}
+    assert "anti-affinity over topology.kubernetes.io/zone" in text and "pods per domain: zone-a=1" in text
 
 
 def test_hostname_affinity_keeps_peers_on_one_machine() -> None:

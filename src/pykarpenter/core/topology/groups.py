@@ -6,6 +6,7 @@ counted by position; domains of other keys are counted by value.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -118,10 +119,12 @@ def eligible_domains(
             return dict.fromkeys(populated, _MANY), ""
         if selects_itself:
             return dict.fromkeys(allowed, 1), ""
-        return {}, "no domain holds a pod that the term selects"
+        return {}, f"no domain holds a pod that the term selects ({_counted(counts, allowed)})"
     free = [domain for domain in allowed if counts.get(domain, 0) == 0]
     each = 1 if selects_itself else _MANY
-    return dict.fromkeys(free, each), "" if free else "every domain holds or may hold a pod that must be kept apart"
+    if not free:
+        return {}, f"every domain holds or may hold a pod that must be kept apart ({_counted(counts, allowed)})"
+    return dict.fromkeys(free, each), ""
 
 
 _MANY = 2**31
@@ -139,5 +142,11 @@ def _spread(group: Group, allowed: list[str], selects_itself: bool) -> tuple[dic
         fitting = {domain: _MANY for domain, each in room.items() if each >= 0}
     if fitting:
         return fitting, ""
+    return {}, f"every domain would exceed maxSkew {rule.max_skew} ({_counted(counts, allowed)})"
+
+
+def _counted(counts: Mapping[str, int], allowed: list[str]) -> str:
+    """The domains that were looked at, for a refusal; many are cut off."""
     seen = ", ".join(f"{domain}={counts.get(domain, 0)}" for domain in allowed[:10])
-    return {}, f"every domain would exceed maxSkew {rule.max_skew} (pods per domain: {seen})"
+    more = f" and {len(allowed) - 10} more" if len(allowed) > 10 else ""
+    return f"pods per domain: {seen}{more}"
