@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, str] = {
     "world": "benchmarks.bench_world",
     "disruption": "benchmarks.disruption",
     "fleets": "benchmarks.fleets",
+    "scale": "benchmarks.scale",
 }
 TIMEOUT_S = 1800
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 WORKLOADS = 600
@@ -190,10 +190,13 @@ def _template(workload: int) -> str:
     return json.dumps(body, separators=(",", ":"))
 
 
-def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS, own_claims: bool = False) -> Iterator[str]:
+def pod_texts(
+    count: int, *, seed: int = 1, workloads: int = WORKLOADS, own_claims: bool = False, nodes: Sequence[str] = ()
+) -> Iterator[str]:
     """`count` pods as JSON texts, one workload after the other: lists come sorted by namespace and name.
 
-    With `own_claims` each has a volume claim of its own, as StatefulSet pods do: no two specs are equal.
+    With `own_claims` each has a volume claim of its own, as StatefulSet pods do: no two specs are equal. They run on
+    `nodes` in turn, or on nodes made up for them.
     """
     rng = random.Random(seed)
     templates = [_template(workload) for workload in range(workloads)]
@@ -202,6 +205,7 @@ def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS, own_clai
         created = f"2026-01-01T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"
         started = f"2026-01-02T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"
         text = templates[number * workloads // count]
+        made_up = f"node-{rng.randrange(max(1, count // 30)):05d}.internal"
         for mark, value in (
             ("@VOL@", _suffix(rng, 5)),
             ("@SUFFIX@", _suffix(rng, 5)),
@@ -209,7 +213,7 @@ def pod_texts(count: int, *, seed: int = 1, workloads: int = WORKLOADS, own_clai
             ("@RV@", str(1_000_000 + number)),
             ("@CREATED@", created),
             ("@STARTED@", started),
-            ("@NODE@", f"node-{rng.randrange(max(1, count // 30)):05d}.internal"),
+            ("@NODE@", nodes[number % len(nodes)] if nodes else made_up),
             ("@IP@", f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"),
             ("@CID@", f"{rng.getrandbits(256):064x}"),
         ):

@@ -127,6 +127,35 @@ def test_nominations_are_held_to_5_a_second_with_a_burst_of_10():
     assert len(api.dropped) == 1985
 
 
+def test_what_each_pass_says_of_ten_thousand_machines_is_said_once_and_at_a_pace():
+    """Events about machines that stay as they are must neither repeat every pass nor use up the client's budget."""
+
+    async def story(recorder, api):
+        targets = [ObjectReference(kind="Node", name=f"n{n}", uid=str(n)) for n in range(10_000)]
+        for _ in range(110):
+            for target in targets:
+                recorder.publish(target, "Normal", "Unconsolidatable", "m", dedupe=(target.name,), window_s=9_000)
+            await asyncio.sleep(10)
+            assert len(api.created) <= 400 + 10.0 * asyncio.get_running_loop().time() + 1
+
+    api = recorded(story)
+    assert len(api.created) == 10_000 == len({body["involvedObject"]["name"] for body in api.created})
+    assert api.dropped == []
+
+
+def test_an_event_for_which_there_was_no_room_is_said_later():
+    """What was not said must not count as said."""
+
+    async def story(recorder, api):
+        for _ in range(2):
+            for number in range(1_500):
+                target = ObjectReference(kind="Pod", name=f"p{number}", namespace="d", uid=str(number))
+                recorder.publish(target, "Warning", "FailedScheduling", "m")
+            await asyncio.sleep(60)
+
+    assert len(recorded(story).created) == 1_500
+
+
 def test_a_repeat_after_the_window_raises_the_count_of_the_first():
     """One object a minute for a stuck pod would fill etcd."""
 

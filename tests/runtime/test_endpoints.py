@@ -6,7 +6,7 @@ import signal
 import aiohttp
 import pytest
 
-from pykarpenter.runtime.garbage import GarbagePause
+from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
 from pykarpenter.runtime.shutdown import ShutdownTimeout, Stop, _run, run_until_stopped
@@ -204,11 +204,30 @@ def test_the_collector_pauses_from_the_first_loader_to_the_last(monkeypatch):
     monkeypatch.setattr("gc.isenabled", lambda: state["on"])
     monkeypatch.setattr("gc.disable", lambda: calls.append("disable"))
     monkeypatch.setattr("gc.enable", lambda: calls.append("enable"))
-    monkeypatch.setattr("gc.collect", lambda: calls.append("collect"))
+    monkeypatch.setattr("gc.collect", lambda *_: calls.append("collect"))
     monkeypatch.setattr("gc.freeze", lambda: calls.append("freeze"))
     pause = GarbagePause()
     with pause:
         with pause:
             assert calls == ["disable"]
         assert calls == ["disable"]
-    assert calls == ["disable", "collect", "freeze", "enable"]
+    assert calls == ["disable", "freeze", "enable"], "a collection here would be the walk that is to be avoided"
+
+
+def test_what_the_first_minutes_build_is_frozen_too(monkeypatch):
+    """Views and gauges of 10,000 nodes are made after the lists; walking them would hold the loop just the same."""
+    calls = []
+    monkeypatch.setattr("gc.set_threshold", lambda *values: calls.append(("threshold", *values)))
+    monkeypatch.setattr("gc.collect", lambda generation: calls.append(("collect", generation)))
+    monkeypatch.setattr("gc.freeze", lambda: calls.append("freeze"))
+
+    async def main():
+        filled = asyncio.Event()
+        settling = asyncio.create_task(freeze_what_stays(filled.wait))
+        await asyncio.sleep(1000.0)
+        assert calls == [("threshold", 5_000, 10, 200)], "nothing is there yet"
+        filled.set()
+        await settling
+
+    run_virtual(main())
+    assert calls[1:] == [("collect", 1), "freeze"] * 4

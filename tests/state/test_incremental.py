@@ -113,6 +113,8 @@ def test_state_after_any_history_equals_a_fresh_one(seed: int) -> None:
         if number % 7 == 0:
             # Looking in between must not change what is seen at the end.
             state.snapshot(0.0)
+        if number % 5 == 0:
+            state.describe_some(1)
     order = list(story.objects.values())
     story.chance.shuffle(order)
     assert picture(state) == picture(cluster(*order))

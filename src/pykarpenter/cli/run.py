@@ -29,7 +29,7 @@ from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.clock import SystemClock
-from pykarpenter.runtime.garbage import GarbagePause
+from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
 from pykarpenter.runtime.metrics import MetricsRegistry
@@ -163,7 +163,11 @@ class _Process:
                 tables=self._metrics,
             )
         endpoints.checks["caches"] = lambda: None if operator.is_ready else ", ".join(operator.watches.unsynced())
-        await operator.run()
+        settling = asyncio.create_task(freeze_what_stays(operator.watches.wait_synced), name="settling")
+        try:
+            await operator.run()
+        finally:
+            settling.cancel()
 
     async def _build(self, api: HttpApi, elector: LeaderElector) -> BuiltProvider:
         """The provider writes through the same fence as the controllers."""

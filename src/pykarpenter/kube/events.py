@@ -31,7 +31,14 @@ RATE_LIMITS: dict[tuple[str, str], tuple[float, int]] = {
     ("Nominated", "Pod"): (5.0, 10),
     ("InsufficientCapacityError", "Pod"): (5.0, 10),
 }
+# What every pass says about every machine comes at the pace that leaves the API server's budget to the work; what is
+# put off is said by a later pass.
+_CHATTY = frozenset({"Unconsolidatable", "DisruptionBlocked"})
+_CHATTY_RATE = (10.0, 400)
 _MAX_QUEUED = 1000
+# Windows of two or three events about each of 10,000 machines and their claims: when fewer are kept than are said in
+# turn, none is found again and all are said again.
+_MAX_WINDOWS = 65_536
 _MAX_REMEMBERED = 4096
 # The API server refuses longer ones.
 _MAX_MESSAGE = 1024
@@ -73,6 +80,7 @@ class EventRecorder:
         self._observer = observer
         self._windows: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._limits: dict[tuple[str, str], TokenBucket] = {}
+        self._chatty = TokenBucket(*_CHATTY_RATE, clock)
         self._queue: deque[_Pending] = deque()
         self._said: OrderedDict[tuple[str, ...], _Said] = OrderedDict()
         self._sequence = 0
@@ -91,11 +99,13 @@ class EventRecorder:
     ) -> None:
         """Say it once per `window_s` and `dedupe` values (the object and the message when none are given)."""
         key = (reason.lower(), *(dedupe or (target.kind, target.namespace, target.name, target.uid, message)))
-        if self._said_lately(key, window_s):
+        now = self._clock.monotonic()
+        if now < self._windows.get(key, 0.0) or (reason in _CHATTY and not self._chatty.try_take()):
             return
         if not self._within_rate(reason, target.kind) or len(self._queue) >= _MAX_QUEUED:
             self._observer.event_dropped(reason)
             return
+        self._remember(key, now + window_s)
         text = redact_text(message)
         if len(text.encode()) > _MAX_MESSAGE:
             text = text.encode()[: _MAX_MESSAGE - 3].decode(errors="ignore") + "..."
@@ -113,16 +123,11 @@ class EventRecorder:
         except TimeoutError:
             writer.cancel()
 
-    def _said_lately(self, key: tuple[str, ...], window_s: float) -> bool:
-        now = self._clock.monotonic()
-        until = self._windows.get(key)
-        if until is not None and now < until:
-            return True
-        self._windows[key] = now + window_s
+    def _remember(self, key: tuple[str, ...], until: float) -> None:
+        self._windows[key] = until
         self._windows.move_to_end(key)
-        while len(self._windows) > _MAX_REMEMBERED:
+        while len(self._windows) > _MAX_WINDOWS:
             self._windows.popitem(last=False)
-        return False
 
     def _within_rate(self, reason: str, kind: str) -> bool:
         rate = RATE_LIMITS.get((reason, kind))

@@ -35,6 +35,8 @@ class MetricsRegistry:
         self._clock = clock
         self._families: dict[str, Any] = {}
         self._labels: dict[str, tuple[str, ...]] = {}
+        # Finding a series by its labels costs more than counting in it.
+        self._children: dict[str, dict[tuple[str, ...], Any]] = {}
         self._catalog: dict[str, Metric] = dict(CATALOG)
         self._tables: dict[str, GaugeTable] = {}
         self._controllers: set[str] = set()
@@ -98,6 +100,7 @@ class MetricsRegistry:
         wanted = [(names.index(label), value) for label, value in labels.items() if label in names]
         for values in [key for key in list(family._metrics) if all(key[i] == value for i, value in wanted)]:
             family.remove(*values)
+            self._children[name].pop(values, None)
 
     def value(self, name: str, labels: Mapping[str, str] | None = None) -> float | None:
         """What a series shows now, None if it does not exist; histograms and summaries by `_count` and `_sum`."""
@@ -110,7 +113,12 @@ class MetricsRegistry:
         names = self._labels[name]
         if not names:
             return family
-        return family.labels(*[str(labels.get(label, "")) for label in names])
+        key = tuple([str(labels.get(label, "")) for label in names])
+        children = self._children[name]
+        child = children.get(key)
+        if child is None:
+            child = children[key] = family.labels(*key)
+        return child
 
     def _create(self, kind: str, name: str, labels: Mapping[str, str]) -> Any:
         metric = self._catalog.get(name) or Metric(name, kind, tuple(labels), "Not described")
@@ -118,6 +126,7 @@ class MetricsRegistry:
         if metric.open_labels:
             names = (*names, *sorted(label for label in labels if label not in names))
         self._labels[name] = names
+        self._children[name] = {}
         self._families[name] = family = self._family(metric, names)
         return family
 

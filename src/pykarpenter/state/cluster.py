@@ -7,6 +7,7 @@ which nothing changed keeps its very `NodeView` object.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -75,7 +76,7 @@ class ClusterState:
         self._views: Table[NodeView] = Table()
         self._usage = PoolUsage()
         self._present = PoolUsage(present)
-        self._ordered: tuple[NodeView, ...] = ()
+        self._ordered: tuple[NodeView, ...] | None = ()
         self._pending: tuple[Pod, ...] = ()
         self._pending_revision = (-1, -1)
         self._expectation_revision = 0
@@ -314,7 +315,7 @@ class ClusterState:
             buffer_pods=tuple(
                 pod for pods in self._buffer_pods.values() for pod in pods if expected.claim_of(pod.key) is None
             ),
-            nodes=self._ordered,
+            nodes=self.views(),
             node_pools=tables["NodePool"].values(),
             instance_types=self._instance_types.frozen(),
             daemon_sets=tables["DaemonSet"].values(),
@@ -345,6 +346,8 @@ class ClusterState:
     def views(self) -> tuple[NodeView, ...]:
         """Every machine, ordered by name."""
         self._refresh()
+        if self._ordered is None:
+            self._ordered = tuple(sorted(self._views.values(), key=lambda view: view.name))
         return self._ordered
 
     def view_of_node(self, name: str) -> NodeView | None:
@@ -383,8 +386,7 @@ class ClusterState:
         return self._present.of(pool)
 
     def pool_claims(self, pool: str) -> PoolClaims:
-        self._refresh()
-        return pool_claims(view for view in self._ordered if view.pool_name == pool).get(pool, PoolClaims())
+        return pool_claims(view for view in self.views() if view.pool_name == pool).get(pool, PoolClaims())
 
     def pods_on(self, node_name: str) -> list[Pod]:
         """Bound pods that are not terminal, ordered by key."""
@@ -419,15 +421,21 @@ class ClusterState:
 
     # Describing machines.
 
+    def describe_some(self, at_most: int) -> bool:
+        """Describe that many of the machines that changed; whether there are more. Any reader describes the rest."""
+        for machine_id in list(itertools.islice(self._machines.dirty, at_most)):
+            del self._machines.dirty[machine_id]
+            self._describe(machine_id)
+            self._ordered = None
+        return bool(self._machines.dirty)
+
     def _refresh(self) -> None:
-        if not self._machines.dirty:
-            return
         # Describing a machine can free pods that wait for it, which touches the machines they are on.
         while self._machines.dirty:
             dirty, self._machines.dirty = self._machines.dirty, {}
             for machine_id in dirty:
                 self._describe(machine_id)
-        self._ordered = tuple(sorted(self._views.values(), key=lambda view: view.name))
+            self._ordered = None
 
     def _describe(self, machine_id: str) -> None:
         before = self._views.get(machine_id)

@@ -16,6 +16,8 @@ from pykarpenter.sim.store import Resource, Store
 from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.watches import RawEvent, Watch
 
+# Events sent at a time: a streamed list of 100,000 pods in one piece would keep every other client waiting.
+_PIECE = 200
 _END_OF_LIST = {"k8s.io/initial-events-end": "true"}
 
 
@@ -93,9 +95,10 @@ async def _send(response: web.StreamResponse, store: Store, watch: Watch, bell: 
             return
         if bookmark_due:
             ready.append(watch.bookmark(store.rv))
-        data = b"".join([lines.line(event) for event in ready])
-        if data:
-            await response.write(data)
+        for at in range(0, len(ready), _PIECE):
+            data = b"".join([lines.line(event) for event in ready[at : at + _PIECE]])
+            if data:
+                await response.write(data)
         if bell.is_over():
             return
         bookmark_due = not await bell.wait()

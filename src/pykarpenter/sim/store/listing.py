@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from pykarpenter.kube.errors import Expired, ServerFault
@@ -76,7 +77,8 @@ def _next_page(table: Table, wanted: Filter, request: ListRequest, current_rv: i
             entries = table.select_at(wanted, rv)
         except Expired as error:
             raise expired_continue(_token(0, start)) from error
-    return _cut([entry for entry in entries if key_of(entry.obj) > start], rv, request.limit)
+    first = bisect_right(entries, start, key=lambda entry: key_of(entry.obj))
+    return _cut(entries[first:], rv, request.limit)
 
 
 def _cut(entries: list[Entry], rv: int, limit: int) -> Listing:

@@ -30,7 +30,7 @@ class Table:
         self._by_namespace: dict[str, dict[str, Entry]] = {}
         self._by_node: dict[str, dict[str, Entry]] | None = {} if resource.plural == "pods" else None
         self._sorted: list[str] | None = None
-        self._past: tuple[int, dict[str, Entry]] | None = None
+        self._past: tuple[int, list[Entry]] | None = None
 
     def record(self, change: Change) -> None:
         """Makes a change visible: current state, history, then the watches in the order they were opened."""
@@ -87,15 +87,15 @@ class Table:
     def select_at(self, wanted: Filter, rv: int) -> list[Entry]:
         """The entries a filter took at an earlier version, by key; raises Expired after compaction."""
         past = self._state_at(rv)
-        return [past[key] for key in sorted(past) if wanted.matches(past[key].obj)]
+        return past if wanted.takes_all else [entry for entry in past if wanted.matches(entry.obj)]
 
-    def _state_at(self, rv: int) -> dict[str, Entry]:
+    def _state_at(self, rv: int) -> list[Entry]:
         changes = self.history.newest_first_until(rv)
         if self._past is None or self._past[0] != rv:
             state = dict(self.entries)
             _undo(state, changes)
             # Pages of one list ask for the same version over and over.
-            self._past = (rv, state)
+            self._past = (rv, [state[key] for key in sorted(state)])
         return self._past[1]
 
 

@@ -1,0 +1,234 @@
+"""The controller as a process of its own on a cluster of 10,000 nodes and 100,000 pods, served over TLS by another.
+
+`python -m benchmarks.scale --nodes 1000 --pods 10000` measures a smaller one; `--consolidate-after 0s` lets the
+controller consolidate while it is measured. Time to synced counts from the start of the process until `/readyz` is ok
+and `karpenter_cluster_state_synced` is 1. Memory is the highest that the process ever held. Lag is what the process
+itself measured (`pykarpenter_loop_lag_seconds`) while scrapes followed one another without a pause.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.rows import Row
+
+NODES, PODS = 10_000, 100_000
+SCRAPES = 5
+PATIENCE_S = 240.0
+# Gauges follow the cluster by a few seconds; the scrapes that count have all of it.
+SETTLE_S = 15.0
+SYNCED = b"karpenter_cluster_state_synced 1.0"
+LAG = "pykarpenter_loop_lag_seconds_bucket{le="
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    first_byte_s: float
+    whole_s: float
+    text: bytes
+
+
+@contextmanager
+def served_cluster(nodes: int, pods: int, consolidate_after: str) -> Iterator[Path]:
+    """The kubeconfig of a big cluster that lives as long as the block."""
+    with tempfile.TemporaryDirectory(prefix="pykarpenter-bench-") as folder:
+        kubeconfig = Path(folder) / "kubeconfig"
+        command = [sys.executable, "-m", "benchmarks.scale_server", str(kubeconfig)]
+        command += ["--nodes", str(nodes), "--pods", str(pods), "--consolidate-after", consolidate_after]
+        server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            assert server.stdout is not None
+            if server.stdout.readline().strip() != b"serving":
+                raise RuntimeError("the served cluster did not start")
+            yield kubeconfig
+        finally:
+            _end(server)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(20.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Controller:
+    """`pykarpenter run` against the served cluster, with ports of its own."""
+
+    def __init__(self, kubeconfig: Path, *flags: str) -> None:
+        self._ports = _free_port(), _free_port()
+        self._log = kubeconfig.with_name(f"controller-{self._ports[0]}.log")
+        command = [
+            sys.executable,
+            "-m",
+            "pykarpenter.cli",
+            "run",
+            "--provider",
+            "kwok",
+            "--kubeconfig",
+            str(kubeconfig),
+        ]
+        # Playing 10,000 kubelets is another program's work: `pykarpenter kubelets`, or a KWOK controller.
+        command += [
+            "--kwok-kubelets=external",
+            "--metrics-port",
+            str(self._ports[0]),
+            "--health-probe-port",
+            str(self._ports[1]),
+            *flags,
+        ]
+        self.started = time.perf_counter()
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "KUBECONFIG": ""})
+
+    def wait_synced(self) -> float:
+        """Seconds from the start to synced."""
+        deadline = self.started + PATIENCE_S
+        while time.perf_counter() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the controller ended: {self._log.read_text()[-500:]}")
+            if self._is_ready() and SYNCED in self.scrape(until=SYNCED).text:
+                return time.perf_counter() - self.started
+            time.sleep(0.2)
+        raise RuntimeError(f"not synced after {PATIENCE_S} s: {self._log.read_text()[-500:]}")
+
+    def _is_ready(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports[1], timeout=30.0)
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def scrape(self, until: bytes = b"") -> Scrape:
+        """All of `/metrics`, or only as much as it takes to find `until`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._ports[0], timeout=120.0)
+        started = time.perf_counter()
+        try:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            pieces = [answer.read(1)]
+            first = time.perf_counter() - started
+            while piece := answer.read1(1 << 20):
+                pieces.append(piece)
+                if until and until in b"".join(pieces):
+                    break
+            return Scrape(first, time.perf_counter() - started, b"".join(pieces))
+        finally:
+            connection.close()
+
+    def peak_mib(self) -> float:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+        return int(kib) / 1024
+
+    def stop(self) -> None:
+        _end(self.process)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def lag_counts(text: bytes) -> dict[float, float]:
+    """How often the loop was at most so late, by the buckets' bounds in seconds."""
+    found = {}
+    for line in text.decode().splitlines():
+        if line.startswith(LAG):
+            bound, _, count = line[len(LAG) :].partition("} ")
+            found[float(bound.strip('"'))] = float(count)
+    return found
+
+
+def quantile(before: dict[float, float], after: dict[float, float], wanted: float) -> float:
+    """The lag that `wanted` of the measurements between two scrapes did not exceed, within its bucket in proportion."""
+    bounds = sorted(after)
+    counts = [after[bound] - before.get(bound, 0.0) for bound in bounds]
+    rank, below, lower = wanted * counts[-1], 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=True):
+        if count >= rank:
+            return lower if bound == float("inf") else lower + (bound - lower) * (rank - below) / (count - below)
+        below, lower = count, bound
+    return lower
+
+
+def observed(kubeconfig: Path) -> list[Row]:
+    """With every gauge on."""
+    controller = Controller(kubeconfig)
+    try:
+        synced = controller.wait_synced()
+        early = controller.scrape()
+        time.sleep(SETTLE_S)
+        scrapes = [controller.scrape() for _ in range(SCRAPES)]
+        after = controller.scrape(until=LAG.encode() + b'"+Inf"').text
+        before = scrapes[0].text
+        p99, worst = (quantile(lag_counts(before), lag_counts(after), wanted) for wanted in (0.99, 1.0))
+        peak = controller.peak_mib()
+    finally:
+        controller.stop()
+    lines = scrapes[-1].text.count(b"\n")
+    size = len(scrapes[-1].text) / 2**20
+    return [
+        Row("start to synced", synced, "s", 60.0),
+        Row("highest resident memory", peak, "MiB", 1536.0, cpu_bound=False),
+        Row("scrape, first byte", max(s.first_byte_s for s in (early, *scrapes)), "s", 1.0),
+        Row("scrape, whole", max(s.whole_s for s in scrapes), "s", 15.0, note=f"{lines:,} lines, {size:.0f} MiB"),
+        Row("scrape right after sync", early.whole_s, "s", 15.0),
+        Row("loop lag p99 during scrapes", p99 * 1000, "ms", 100.0),
+        Row("loop lag at worst", worst * 1000, "ms"),
+    ]
+
+
+def unobserved(kubeconfig: Path) -> list[Row]:
+    """With `disable-cluster-state-observability`."""
+    controller = Controller(kubeconfig, "--disable-cluster-state-observability")
+    try:
+        synced = controller.wait_synced()
+        time.sleep(2.0)
+        whole = max(controller.scrape().whole_s for _ in range(SCRAPES))
+        peak = controller.peak_mib()
+    finally:
+        controller.stop()
+    return [
+        Row("scrape, whole, observability off", whole, "s", 1.0),
+        Row("start to synced, observability off", synced, "s", 60.0),
+        Row("highest memory, observability off", peak, "MiB", 1536.0, cpu_bound=False),
+    ]
+
+
+def run(nodes: int = NODES, pods: int = PODS, consolidate_after: str = "Never") -> list[Row]:
+    with served_cluster(nodes, pods, consolidate_after) as kubeconfig:
+        return [*observed(kubeconfig), *unobserved(kubeconfig)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--pods", type=int, default=PODS)
+    parser.add_argument("--consolidate-after", default="Never")
+    options = parser.parse_args()
+    for row in run(options.nodes, options.pods, options.consolidate_after):
+        verdict = {True: "PASS", False: "MISS", None: "-"}[row.passes(1.0)]
+        bound = "" if row.target is None else f"≤ {row.target:g}"
+        print(f"{row.name:40} {row.value:>10.2f} {bound:>8} {row.unit:5} {verdict}  {row.note}")
+
+
+if __name__ == "__main__":
+    main()
