@@ -4,11 +4,13 @@ ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY requirements requirements
 COPY scripts/install scripts/install
 COPY src src
-RUN scripts/install /opt/pykarpenter run
+# The commit that logs and karpenter_build_info name: --build-arg COMMIT="$(git rev-parse HEAD)"
+ARG COMMIT=
+RUN PYKARPENTER_COMMIT="$COMMIT" scripts/install /opt/pykarpenter run
 
 FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/pykarpenter /opt/pykarpenter

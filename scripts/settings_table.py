@@ -19,8 +19,8 @@ first table are Karpenter's, so the environment block of a Karpenter Deployment 
 
 - A value that cannot be read refuses the start, exit code 1, with all problems at once. (Karpenter falls back to the
   default in silence.)
-- An empty variable counts as unset. Unknown feature gates, and variables that look like a misspelt setting, give one
-  warning.
+- An empty variable counts as unset. Unknown feature gates, variables that look like a misspelt setting, and those that
+  only Karpenter's AWS provider knows (`CLUSTER_NAME`, `INTERRUPTION_QUEUE`, …) give one warning each kind.
 - `pykarpenter run` needs to know the provider: `--provider`, or the variable `PYKARPENTER_PROVIDER`.
 - Booleans are `true` or `false` (also `1`, `0`, `t`, `f`); durations are Go's (`10s`, `1m30s`).
 

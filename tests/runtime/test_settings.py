@@ -89,6 +89,48 @@ def test_b37_unknown_gates_and_misspelt_variables_give_one_warning_each_kind() -
     assert "SERVICE_HOST" not in warnings[1] and "8080" not in warnings[1]
 
 
+@pytest.mark.promise("API-7.3")
+def test_b37_settings_of_another_provider_give_one_warning() -> None:
+    """The environment of Karpenter's AWS chart starts us; what it sets for AWS alone is named once."""
+    env = {"CLUSTER_NAME": "prod", "INTERRUPTION_QUEUE": "prod", "CLUSTER_ENDPOINT": "", "AWS_REGION": "eu-west-1"}
+    assert load_settings({}, env)[1] == ["settings of another provider are ignored: CLUSTER_NAME, INTERRUPTION_QUEUE"]
+    own = (Setting("cluster-name", "CLUSTER_NAME", "", ""),)
+    assert load_settings({}, {"CLUSTER_NAME": "prod"}, own)[1] == []
+
+
+@pytest.mark.promise("API-7.4")
+@pytest.mark.parametrize(
+    ("variable", "values"),
+    [
+        ("METRICS_PORT", ["8_080", " 8080", "８０８０", "0x10", "8080.0", "65536", "-1", "9" * 50, "8080\n"]),
+        ("KUBE_CLIENT_QPS", ["0", "-5", "1e3", "inf", "9223372036854775808"]),
+        ("ENABLE_PROFILING", ["yes", "on", "tRUE", " true", "2", "True "]),
+        ("BATCH_MAX_DURATION", ["10", "10 s", "1d", "s", ".s", "-1s", "1h-1m", "١s", "1e3s", "Never", "5mins"]),
+        ("MEMORY_LIMIT", ["1Gi", "-2", "1.5"]),
+        ("CPU_REQUESTS", ["500m", "1.5"]),
+        ("LOG_LEVEL", ["INFO", "warn", "Debug"]),
+        ("PREFERENCE_POLICY", ["respect", "IGNORE"]),
+        ("MIN_VALUES_POLICY", ["Besteffort", "strict"]),
+        ("LOG_OUTPUT_PATHS", [",", " "]),
+        ("FEATURE_GATES", ["NodeRepair", "NodeRepair=yes", "NodeRepair=", "=", "NodeRepair=true;StaticCapacity=true"]),
+    ],
+)
+def test_b37_values_that_go_would_not_read_are_refused(variable: str, values: list[str]) -> None:
+    """A value that one of the two programs reads and the other does not would be a surprise on the day of the move."""
+    for value in values:
+        (problem,) = problems_of({}, {variable: value})
+        assert problem.startswith(f"{variable}: ") and problem.endswith(f"got {value!r}"), problem
+
+
+@pytest.mark.promise("API-7.4")
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0.0), ("+1.5s", 1.5), (".5m", 30.0), ("1h2m3.5s", 3723.5), ("100ms", 0.1), ("1.s", 1.0), ("5µs", 5e-6)],
+)
+def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
+    assert load_settings({}, {"BATCH_MAX_DURATION": text})[0].batch_max_duration == seconds
+
+
 def test_an_empty_variable_counts_as_unset() -> None:
     """Charts render unset values as empty strings."""
     assert load_settings({}, {"METRICS_PORT": "", "FEATURE_GATES": ""})[0] == Settings()

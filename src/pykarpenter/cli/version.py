@@ -8,6 +8,7 @@ import platform
 import click
 
 from pykarpenter import KARPENTER_COMPATIBILITY, __version__
+from pykarpenter.runtime.commit import build_commit
 
 
 @click.command("version", help="Print the version, the Python it runs on and the Karpenter release it follows.")
@@ -17,8 +18,10 @@ def command(output: str) -> None:
         "version": __version__,
         "python": platform.python_version(),
         "karpenter": KARPENTER_COMPATIBILITY,
+        "commit": build_commit(),
     }
     if output == "json":
         click.echo(json.dumps(facts))
     else:
-        click.echo(f"pykarpenter {facts['version']} (python {facts['python']}, karpenter {facts['karpenter']})")
+        commit = f", commit {facts['commit']}" if facts["commit"] else ""
+        click.echo(f"pykarpenter {facts['version']} (python {facts['python']}, karpenter {facts['karpenter']}{commit})")

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from pykarpenter.runtime.clock import Clock, SystemClock
+from pykarpenter.runtime.commit import build_commit
 from pykarpenter.runtime.redaction import redact
 
 Fields = MutableMapping[str, Any]
@@ -135,10 +136,14 @@ def configure(
     clock: Clock | None = None,
     output_paths: str = "stdout",
     error_output_paths: str = "stderr",
-    commit: str = "unknown",
+    commit: str | None = None,
     write: Callable[[str], None] | None = None,
 ) -> None:
-    """Set up logging for the process; `write` takes the finished lines instead of the output paths."""
+    """Set up logging for the process; `write` takes the finished lines instead of the output paths.
+
+    Without a known `commit` (by default the build's) lines leave the key out.
+    """
+    commit = build_commit() if commit is None else commit
     clock = clock or SystemClock()
     threshold = LEVELS[level]
     _use(None)
@@ -193,7 +198,8 @@ class _Renderer:
         if self._with_caller:
             line["caller"] = _caller()
         line["message"] = redact("message", str(fields.pop("event", "")))
-        line["commit"] = self._commit
+        if self._commit:
+            line["commit"] = self._commit
         for key, value in fields.items():
             line[key] = redact(key, value)
         return msgspec.json.encode(line, enc_hook=str).decode() + "\n"

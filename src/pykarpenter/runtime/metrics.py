@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from pykarpenter import __version__
 from pykarpenter.runtime.clock import Clock
+from pykarpenter.runtime.commit import build_commit
 from pykarpenter.runtime.gauge_tables import GaugeTable
 from pykarpenter.runtime.metric_catalog import CATALOG, COUNTER, GAUGE, HISTOGRAM, SUMMARY, Metric
 from pykarpenter.runtime.summaries import QuantileSummary
@@ -30,7 +31,7 @@ prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
 class MetricsRegistry:
     """All metrics of one program. Satisfies `controllers.context.Metrics`, `WorkObserver` and `KubeObserver`."""
 
-    def __init__(self, clock: Clock, *, commit: str = "unknown") -> None:
+    def __init__(self, clock: Clock, *, commit: str | None = None) -> None:
         self.registry = CollectorRegistry()
         self._clock = clock
         self._families: dict[str, Any] = {}
@@ -50,7 +51,7 @@ class MetricsRegistry:
                 "version": __version__,
                 "goversion": f"python-{platform.python_version()}",
                 "goarch": platform.machine(),
-                "commit": commit,
+                "commit": build_commit() if commit is None else commit,
             },
             1,
         )

@@ -6,10 +6,13 @@ Booleans and durations are read as Go reads them, because the same environment b
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 from pykarpenter.api.duration import parse_duration
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
+_INT64_MAX = 2**63 - 1
 _TRUE = frozenset({"1", "t", "T", "true", "True", "TRUE"})
 _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
@@ -24,10 +27,12 @@ def parse_bool(text: str) -> bool:
 
 def integer(at_least: int | None = None, at_most: int | None = None) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ValueError("expected an integer") from None
+        # Python would also take underscores, blanks and other scripts' digits, which Go does not.
+        if not _INTEGER.fullmatch(text):
+            raise ValueError("expected an integer")
+        value = int(text)
+        if abs(value) > _INT64_MAX:
+            raise ValueError("expected an integer of 64 bits")
         if at_least is not None and value < at_least:
             raise ValueError(f"expected an integer of at least {at_least}")
         if at_most is not None and value > at_most:

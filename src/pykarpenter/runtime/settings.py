@@ -108,6 +108,21 @@ ALL_SETTINGS = KARPENTER_SETTINGS + OWN_SETTINGS
 
 # Set by charts and platforms beside our settings; never worth a warning.
 _FOREIGN = frozenset({"KUBERNETES_MIN_VERSION", "SYSTEM_NAMESPACE", "KUBECONFIG", "HOSTNAME"})
+# Set by the chart of Karpenter's AWS provider; with another provider they do nothing, which is worth one line.
+_OF_AWS = frozenset(
+    {
+        "ASSUME_ROLE_ARN",
+        "ASSUME_ROLE_DURATION",
+        "CLUSTER_CA_BUNDLE",
+        "CLUSTER_ENDPOINT",
+        "CLUSTER_NAME",
+        "EKS_CONTROL_PLANE",
+        "INTERRUPTION_QUEUE",
+        "ISOLATED_VPC",
+        "RESERVED_ENIS",
+        "VM_MEMORY_OVERHEAD_PERCENT",
+    }
+)
 # What Kubernetes injects for each Service of the namespace; `X_PORT` has a URL as its value.
 _SERVICE_LINK = re.compile(r".*(_SERVICE_HOST|_SERVICE_PORT.*|_PORT_\d+_.*)")
 
@@ -229,6 +244,9 @@ def _warnings(settings: Settings, env: Mapping[str, str], known: Sequence[str]) 
     if misspelt:
         listed = ", ".join(f"{name} (did you mean {meant}?)" for name, meant in misspelt)
         warnings.append(f"unknown environment variables are ignored: {listed}")
+    others = sorted(name for name in _OF_AWS.difference(known) if env.get(name))
+    if others:
+        warnings.append(f"settings of another provider are ignored: {', '.join(others)}")
     return warnings
 
 
