@@ -37,10 +37,15 @@ def command(
     Exit status: 0 when done, 1 on bad input, 2 when an invariant was broken on the way.
     """
     try:
-        scenario = _bounded(read_scenario(documents(sources), catalog=catalog), until)
+        found = list(documents(sources))
+        if not found:
+            raise ManifestError(f"{', '.join(sources)}: holds no objects; give a scenario, a snapshot or manifests")
+        scenario = _bounded(read_scenario(found, catalog=catalog), until)
         if scenario.skipped:
             listed = ", ".join(f"{count} {kind}" for kind, count in scenario.skipped)
             click.echo(f"skipped: {listed}", err=True)
+        for line in scenario.warnings:
+            click.echo(f"warning: {line}", err=True)
         result = _run(scenario, seed)
     except ManifestError as error:
         click.echo(str(error), err=True)

@@ -26,17 +26,20 @@ def test_story_reaches_its_end_and_is_told_in_sentences():
         process = OperatorProcess(cluster, Settings(disable_leader_election=True))
         process.start()
         story = Story(cluster, said.append)
+        started = cluster.clock.now()
         await story.tell()
         await process.stop()
-        return story, said, take_picture(cluster), process.failures
+        return story, said, take_picture(cluster), process.failures, cluster.clock.now() - started
 
-    story, said, picture, failures = in_cluster(main, OPTIONS)
+    story, said, picture, failures, took = in_cluster(main, OPTIONS)
     assert failures == []
+    assert took < 150, "it must end within three minutes, on a slow machine too"
     assert story.problems() == []
     assert picture.pending == 0
     assert {node.pool for node in picture.nodes} == {"general"}
     assert any("bought g" in sentence for sentence in said), "a GPU machine was bought"
     assert any("saved" in sentence for sentence in said)
+    assert any(sentence.startswith("the bill fell from") for sentence in said), "it ends with consolidation"
 
 
 def test_story_says_what_did_not_come_true():

@@ -128,6 +128,34 @@ def test_plain_manifests_and_snapshots_are_scenarios_too(tmp_path):
         (("cpu: 500m", "cpu: lots"), "lots"),
         (("duration: 30m", "duration: 30m\n  catalog: nowhere.json"), "spec.catalog"),
         (("spec:\n  duration", "spec: [\n  duration"), "small.yaml"),
+        (("share: 1.0", "share: lots"), 'spec.steps[1].with.share: "lots": give a number of 0 or more'),
+        (("share: 1.0", "share: 5"), "spec.steps[1].with.share: 5: give a share between 0 and 1"),
+        (("with: {share: 1.0}", "with: 7"), "spec.steps[1].with: 7: the fault interrupt takes: share"),
+        (
+            ("fault: interrupt, with: {share: 1.0}", "fault: spoil_prices, with: {how: odd, for_s: 9}"),
+            "give one of huge",
+        ),
+        (("fault: interrupt, with: {share: 1.0}", "fault: outage, with: {for_s: -1, errors: 0}"), "with.for_s: -1"),
+        (("fault: interrupt, with: {share: 1.0}", "fault: [a]"), "unknown fault"),
+        (("replicas: 30", "replicas: true"), "spec.steps[0].scale"),
+        (("duration: 30m", "duration: 0s"), "spec.duration"),
+        (("duration: 30m", "duration: [1]"), "spec.duration"),
+        (("duration: 30m", "duration: 30m\n  pricePeriod: often"), "spec.pricePeriod"),
+        (("duration: 30m", "duration: 30m\n  waves: 3"), "spec.waves: 3: give a list"),
+        (("duration: 30m", "duration: 30m\n  waves: [{deployment: web, low: 5, high: 2}]"), "low <= high"),
+        (("duration: 30m", "duration: 30m\n  waves: [{deployment: web, low: 1, high: 2, top: 1h}]"), "waves[0].top"),
+        (("  steps:", "  stepz:"), "spec.stepz"),
+        (("metadata: {name: web}", "metadata: {}"), "spec.objects[1].metadata.name"),
+        (("metadata: {name: web}", "metadata: 7"), "spec.objects[1].metadata.name"),
+        (("- apiVersion: apps/v1\n      kind: Deployment", "- 7\n    - kind: Deployment"), "spec.objects[1]: 7"),
+        (("replicas: 3\n", "replicas: -3\n"), "spec.replicas"),
+        (("matchLabels: {app: web}", "matchLabels: {app: wib}"), "selector"),
+        (("requirements: []", "requirements: [{key: a, operator: In, values: []}]"), "requirements[0]"),
+        (("kind: Scenario", "kind: Scenario\nspec: 5\nother"), "small.yaml"),
+        (("scale: {deployment: web, replicas: 30}", "delete: {kind: Ufo, name: x}"), "step at 300s: delete Ufo/x"),
+        (("scale: {deployment: web, replicas: 30}", "delete: {kind: Pod}"), "spec.steps[0].delete"),
+        (("scale: {deployment: web, replicas: 30}", "dance: {}"), "spec.steps[0]"),
+        (("scale: {deployment: web, replicas: 30}", "apply: {kind: Ufo}"), "spec.steps[0].apply.kind"),
     ],
 )
 def test_bad_scenario_ends_in_one_line_with_file_and_field(tmp_path, change, expected):
@@ -191,3 +219,106 @@ def test_a_recorded_cluster_runs_with_its_own_machine_types(tmp_path):
     result = run(str(file), "--json", "--until", "10m")
     assert "skipped: 1 CronJob" in result.stderr
     assert json.loads(result.stdout)["bought"] == {"only-one": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "is empty"),
+        ("{}", "kind"),
+        ("kind: List\nitems: 5", "items"),
+        ("[1, 2]", "broken.yaml"),
+        ("\x00", "broken.yaml"),
+        ("apiVersion: v1\nkind: List\nitems: []", "no objects"),
+        ("apiVersion: pykarpenter.sh/v1alpha1\nkind: ClusterSnapshot\nmetadata: {name: x}", "holds no objects"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: 5}", "containers"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: 'A B'}\nspec: {containers: [{name: c, image: c}]}", "A B"),
+    ],
+)
+def test_broken_file_ends_in_one_line_with_the_file(tmp_path, text, expected):
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    result = run(str(file))
+    assert result.return_value == 1, result.output
+    (line,) = result.output.strip().splitlines()
+    assert expected in line and "broken.yaml" in line
+
+
+def simulated(tmp_path, *items, until="15m"):
+    pool = {"template": {"spec": {"requirements": []}}}
+    general = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "general"}, "spec": pool}
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [general, *items]}))
+    result = run(str(file), "--json", "--until", until)
+    assert result.return_value == 0, result.output
+    return json.loads(result.stdout), result.stderr
+
+
+def item(kind, name, spec, *, owner=None, status=None, api="v1", uid=None, labels=None):
+    meta = {"name": name, "namespace": "default", "uid": uid or f"uid-{kind}-{name}", "labels": labels or {}}
+    if owner:
+        meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner[0], "name": owner[1], "uid": owner[2]}]
+    return {"apiVersion": api, "kind": kind, "metadata": meta, "spec": spec, "status": status or {}}
+
+
+CONTAINERS = {"containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "1"}}}]}
+WEB = {
+    "replicas": 3,
+    "selector": {"matchLabels": {"app": "web"}},
+    "template": {"metadata": {"labels": {"app": "web"}}, "spec": CONTAINERS},
+}
+
+
+def pod_of(number, owner, **more):
+    return item("Pod", f"web-{number}", {**CONTAINERS, "nodeName": "old"}, owner=owner, labels={"app": "web"}, **more)
+
+
+def test_a_dump_without_replica_sets_does_not_double_the_pods(tmp_path):
+    """`kubectl get deploy,pods,nodepools -o yaml` is what people have."""
+    pods = [pod_of(i, ("ReplicaSet", "web-abc", "gone")) for i in range(3)]
+    summary, _ = simulated(tmp_path, item("Deployment", "web", WEB, api="apps/v1"), *pods)
+    assert (summary["pods_scheduled"], summary["pods_waiting"]) == (3, 0)
+
+
+def test_pods_of_a_replica_set_without_deployment_are_not_lost(tmp_path):
+    replica_set = item("ReplicaSet", "web", WEB, api="apps/v1", uid="rs")
+    summary, _ = simulated(tmp_path, replica_set, *(pod_of(i, ("ReplicaSet", "web", "rs")) for i in range(3)))
+    assert summary["pods_scheduled"] == 3
+
+
+def test_what_is_finished_or_made_by_others_does_not_run_again(tmp_path):
+    """Finished pods and Jobs, pods on their way out, pods of daemons and of kubelets."""
+    done = {"conditions": [{"type": "Complete", "status": "True"}]}
+    template = {"spec": {**CONTAINERS, "restartPolicy": "Never"}}
+    summary, _ = simulated(
+        tmp_path,
+        item("Pod", "done", CONTAINERS, status={"phase": "Succeeded"}),
+        item("Pod", "agent", CONTAINERS, owner=("DaemonSet", "agent", "gone")),
+        item("Pod", "mirror", CONTAINERS, owner=("Node", "old", "gone")),
+        item("Job", "old", {"completions": 1, "template": template}, api="batch/v1", status=done),
+        item("Pod", "alone", CONTAINERS),
+    )
+    assert (summary["pods_scheduled"], summary["pods_waiting"]) == (1, 0)
+
+
+def test_an_unknown_storage_class_is_taken_as_waiting_with_a_warning(tmp_path):
+    """As `plan` does; without it the pods would wait for ever and nobody would say why."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    templates = [
+        {"metadata": {"name": "a"}, "spec": {**claim, "storageClassName": "gp3"}},
+        {"metadata": {"name": "b"}, "spec": claim},
+    ]
+    spec = {**WEB, "serviceName": "web", "volumeClaimTemplates": templates}
+    summary, said = simulated(tmp_path, item("StatefulSet", "web", spec, api="apps/v1"))
+    assert (summary["pods_scheduled"], summary["pods_waiting"]) == (3, 0)
+    assert "warning: storageclass gp3 is not in the input; taken as WaitForFirstConsumer" in said
+    assert "no storageclass is the default" in said
+
+
+def test_an_indexed_job_runs_every_number_once(tmp_path):
+    """Also when a pod's machine is lost on the way."""
+    annotations = {"pykarpenter.sh/completes-after": "60s"}
+    template = {"metadata": {"annotations": annotations}, "spec": {**CONTAINERS, "restartPolicy": "Never"}}
+    spec = {"completions": 5, "parallelism": 2, "completionMode": "Indexed", "template": template}
+    summary, _ = simulated(tmp_path, item("Job", "numbers", spec, api="batch/v1"))
+    assert (summary["pods_scheduled"], summary["pods_waiting"]) == (5, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from pykarpenter.api import kinds
 from pykarpenter.kube.errors import TooManyRequests
+from pykarpenter.sim.workloads.jobs import INDEX
 from tests.sim.worlds import in_cluster, job, node, pods, raw, running, settle, workload
 
 
@@ -77,3 +78,23 @@ def test_s6_budget_refuses_the_second_eviction_until_the_first_is_replaced():
         return (await raw(cluster, kinds.PDB, "web")).status
 
     assert in_cluster(story)["expectedPods"] == 3
+
+
+def test_an_indexed_job_gives_each_number_to_one_pod_until_it_succeeds():
+    """A number whose pod was taken away is tried again; numbers that are done stay done."""
+
+    async def story(cluster):
+        numbers = job("numbers", "30s", completions=4, parallelism=2, completionMode="Indexed")
+        await cluster.install([node("a"), numbers])
+        await settle(5)
+        first = await pods(cluster)
+        indexes = sorted(pod.metadata.annotations[INDEX] for pod in first)
+        await cluster.api.delete(kinds.POD, first[0].name, "default")
+        await settle(200)
+        done = await raw(cluster, kinds.JOB, "numbers")
+        return indexes, [pod.name.rpartition("-")[0] for pod in first], done.status
+
+    indexes, names, status = in_cluster(story)
+    assert indexes == ["0", "1"] and names == ["numbers-0", "numbers-1"]
+    assert (status["succeeded"], status["failed"], status["completedIndexes"]) == (4, 1, "0-3")
+    assert status["conditions"][0]["type"] == "Complete"

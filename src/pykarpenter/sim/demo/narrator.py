@@ -70,7 +70,8 @@ class Narrator:
 def _wants(claim: NodeClaim) -> str:
     wants = requested(claim.spec.resources.requests)
     shown = [(name, wants[name]) for name in ("cpu", "memory", "nvidia.com/gpu") if wants.get(name)]
-    pods = f"{wants.get('pods', 0)} pods" if wants.get("pods") else "pods"
+    count = wants.get("pods", 0)
+    pods = f"{count} pod{'s' if count != 1 else ''}" if count else "pods"
     return f"{pods} ({', '.join(f'{name} {_short(name, amount)}' for name, amount in shown)})"
 
 

@@ -1,4 +1,4 @@
-"""The demonstration's story: a web service, a burst of batch jobs, GPU work, and the way back down.
+"""The demonstration's story: a web service, a burst of batch jobs, GPU work, the way back down, and a quiet night.
 
 Each chapter waits for what it promises; a promise that does not come true in time ends the story with the reason.
 """
@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from pykarpenter.api import kinds, labels
 from pykarpenter.cloud.catalog import INSTANCE_FAMILY
 from pykarpenter.kube.contract import Json
-from pykarpenter.kube.errors import NotFound
 from pykarpenter.sim.cloud.cloud import Timing
 from pykarpenter.sim.cluster import EmbeddedCluster
-from pykarpenter.sim.views import DEPLOYMENT
+from pykarpenter.sim.views import DEPLOYMENT, JOB
 
 # Machines of the demonstration come quickly: nobody wants to watch a real boot.
 TIMING = Timing(launch_s=(0.3, 0.8), boot_s=(3.0, 6.0), shutdown_s=(1.0, 2.0), call_s=(0.01, 0.05))
 
 WEB = 12
+WEB_AT_NIGHT = 6
 BATCH = 60
 GPU = 3
 GPU_FAMILIES = ["g4", "g6", "p4"]
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
 
-# How long an emptied machine may stay before the story gives it back itself.
-_PATIENCE_S = 45.0
+# How long emptied and under-used machines may stay.
+_PATIENCE_S = 75.0
 
 Say = Callable[[str], None]
 
@@ -129,20 +128,21 @@ class Story:
 
     async def tell(self) -> None:
         """From the first pod to the last machine given back; raises StoryFailed."""
-        await self._begin("1/4  a web service", f"{WEB} web pods, spread over three zones", [*manifests(), web()])
+        await self._begin("1/5  a web service", f"{WEB} web pods, spread over three zones", [*manifests(), web()])
         await self._until(lambda: self._is_served("web"), f"{WEB} web pods run")
         await self._begin(
-            "2/4  a burst of batch jobs", f"{BATCH} batch pods at once, a few seconds of work each", [batch()]
+            "2/5  a burst of batch jobs", f"{BATCH} batch pods at once, a few seconds of work each", [batch()]
         )
         await self._until(lambda: self._finished("batch") > 0, "batch pods finish")
-        await self._begin("3/4  GPU work", f"{GPU} training pods, one GPU each", [training()])
+        await self._begin("3/5  GPU work", f"{GPU} training pods, one GPU each", [training()])
         await self._until(lambda: self._is_served("training"), f"{GPU} training pods run")
         await self._until(lambda: self._finished("batch") == BATCH, f"{BATCH} batch pods are done")
-        self.chapter = "4/4  the way back down"
+        self.chapter = "4/5  the way back down"
         self._say("training ends; every machine without work is given back")
         await self._cluster.api.patch(kinds.DEPLOYMENT, "training", {"spec": {"replicas": 0}}, "default")
         await self._until(lambda: not self._present("training"), "training pods are gone")
-        await self._give_back()
+        await self._until(lambda: not self._empty(), "emptied machines go by themselves", _PATIENCE_S)
+        await self._come_together()
         self.chapter = "the end"
         await self._until(lambda: not self.problems(), "all is as it should be at the end", 20.0)
 
@@ -176,16 +176,21 @@ class Story:
                 raise StoryFailed(f"not within {timeout_s:.0f} s: {what}{problems}")
             await asyncio.sleep(0.1)
 
-    async def _give_back(self) -> None:
-        """Wait for emptied machines to go; those that stay are given back by deleting their NodeClaims."""
-        with suppress(StoryFailed):
-            await self._until(lambda: not self._empty(), "emptied machines go by themselves", _PATIENCE_S)
-        for name in self._empty():
-            try:
-                await self._cluster.api.delete(kinds.NODE_CLAIM, name)
-            except NotFound:
-                continue
-        await self._until(lambda: not self._empty(), "emptied machines are given back")
+    async def _come_together(self) -> None:
+        """Most of the web service goes to sleep; what is left moves to fewer machines."""
+        self.chapter = "5/5  a quiet night"
+        before, machines = self._cluster.cloud.price_per_hour(), len(self._claims())
+        self._say(f"night: {WEB_AT_NIGHT} web pods are enough, and under-used machines may be emptied for others")
+        policy = {"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized"}}}
+        await self._cluster.api.patch(kinds.NODE_POOL, "general", policy)
+        await self._cluster.api.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": WEB_AT_NIGHT}}, "default")
+
+        def is_quiet() -> bool:
+            cheaper = self._cluster.cloud.price_per_hour() < 0.9 * before and len(self._claims()) < machines
+            return cheaper and not self._empty() and self._is_served("web")
+
+        await self._until(is_quiet, "under-used machines go", _PATIENCE_S)
+        self._say(f"the bill fell from ${before:.2f}/h to ${self._cluster.cloud.price_per_hour():.2f}/h")
 
     def _empty(self) -> list[str]:
         """NodeClaims whose node has no pod that is still to run."""
@@ -216,5 +221,7 @@ class Story:
     def _present(self, app: str) -> bool:
         return any(p.metadata.labels.get("app") == app for p in self._pods())
 
-    def _finished(self, app: str) -> int:
-        return sum(p.metadata.labels.get("app") == app and p.status.phase == "Succeeded" for p in self._pods())
+    def _finished(self, name: str) -> int:
+        """By the Job's own count: its pods go with their machines."""
+        job = self._cluster.views.of(JOB).get(f"default/{name}")
+        return int(job.status.get("succeeded", 0)) if job is not None else 0

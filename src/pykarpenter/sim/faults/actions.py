@@ -412,7 +412,7 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "grow_daemons": third_parties.grow_daemons,
     "poison": third_parties.poison,
     "double_identity": third_parties.double_identity,
-    "pause_leader": processes.pause_leader,
+    "pause": processes.pause_leader,
     "block_loop": processes.block_loop,
     "roll_program": processes.roll_program,
     "change_hashes": processes.change_hashes,

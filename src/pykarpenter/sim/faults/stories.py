@@ -81,7 +81,7 @@ FAULTS: dict[str, Fault] = {
     "F17": Fault("deny", lambda r: {"calls": r.choice(["terminate", "launch", "list"]), "for_s": r.randint(60, 300)}),
     "F18": Fault("lose_deleting", lambda r: {"which": r.randint(0, 9)}),
     "F19": Fault("block_lease", lambda r: {"for_s": r.randint(20, 60)}),
-    "F20": Fault("pause_leader", lambda r: {"for_s": r.randint(40, 90)}),
+    "F20": Fault("pause", lambda r: {"for_s": r.randint(40, 90)}),
     "F21": Fault("crash_at_write", lambda r: {"nth": r.randint(1, 30)}),
     "F22": Fault("conflict", lambda r: {"times": r.randint(3, 20)}),
     "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
@@ -126,7 +126,7 @@ FAULTS: dict[str, Fault] = {
 
 
 # Another action that fires the same fault, drawn now and then instead.
-_VARIANTS: dict[str, Fault] = {"F33": Fault("newer_fields", lambda r: {"for_s": r.randint(100, 400)})}
+VARIANTS: dict[str, Fault] = {"F33": Fault("newer_fields", lambda r: {"for_s": r.randint(100, 400)})}
 
 # A window cannot be kept by a clock that is wrong.
 _APART = (("F40", "F41"),)
@@ -143,7 +143,7 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
         steps.append(_user_step(rng, names))
     chosen = _choose(rng, seed, faults, most_faults)
     for name in chosen:
-        fault = _VARIANTS[name] if name in _VARIANTS and rng.random() < 0.3 else FAULTS[name]
+        fault = VARIANTS[name] if name in VARIANTS and rng.random() < 0.3 else FAULTS[name]
         at = round(rng.uniform(5, BUSY_S * 0.8), 1)
         steps.append(Step(at, fault.action, fault.draw(rng)))
         # Something must happen while the fault is armed, or it would never fire.

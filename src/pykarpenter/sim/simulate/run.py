@@ -67,11 +67,16 @@ class Result:
         return {**asdict(self.summary), "timeline": [asdict(sample) for sample in self.samples]}
 
 
+# Faults that nothing comes of unless processes compete for the lease.
+_NEED_ELECTION = frozenset({"pause", "roll_program", "block_lease", "block_loop"})
+
+
 def simulate(
     scenario: Scenario, *, seed: int, settings: Settings | None = None, progress: Progress | None = None
 ) -> Result:
     """Run to the end on a fresh virtual-time loop; raises ScenarioRefused. `progress` gets shares between 0 and 1."""
-    chosen = settings or Settings(disable_leader_election=True)
+    contested = any(step.action in _NEED_ELECTION for step in scenario.steps)
+    chosen = settings or Settings(disable_leader_election=not contested)
     return run_virtual(_simulate(scenario, seed, chosen, progress or (lambda _: None)))
 
 
@@ -89,10 +94,16 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
         report = Report()
         faults = ApiFaults()
         checkers = SafetyCheckers(cluster, journal, report)
-        moves = MoveChecker(cluster, journal, report, settings.eviction_price, lambda claim: process.decision_of(claim))
+        moves = MoveChecker(
+            cluster, journal, report, settings.eviction_price, lambda claim: world.leader().decision_of(claim)
+        )
         process_clock = LoopClock(clock.now(), asyncio.get_running_loop())
-        process = OperatorProcess(cluster, settings, clock=process_clock, middleware=[faults, checkers, moves])
-        world = World(cluster, cluster.client("user"), process, faults, process_clock)
+        process, standby = (
+            OperatorProcess(cluster, settings, clock=process_clock, middleware=[faults, checkers, moves], name=name)
+            for name in ("operator", "standby")
+        )
+        faults.written_at = journal.written_at
+        world = World(cluster, cluster.client("user"), process, faults, process_clock, standby, report)
         meter = Meter(cluster, journal)
         keeper = asyncio.create_task(process.run_for_ever(), name="keeper")
         try:
@@ -105,6 +116,7 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
             await process.stop()
+            await standby.stop()
         return Result(_summary(world, meter, journal, report, scenario, seed), tuple(meter.found.samples))
 
 
@@ -150,7 +162,7 @@ async def _carry_out(world: World, step: Step) -> None:
     elif step.action == "delete":
         kind = next((k for k in kinds.ALL if k.kind == args["kind"]), None)
         if kind is None:
-            raise ScenarioRefused(f"{step}: this kind is not served by the embedded cluster")
+            raise ScenarioRefused(f"{_place(step)}: this kind is not served by the embedded cluster")
         namespace = args.get("namespace", "default") if kind.namespaced else ""
         await _user_write(world.user.delete(kind, args["name"], namespace), step)
     else:
@@ -161,7 +173,15 @@ async def _user_write(write: Any, step: Step) -> None:
     try:
         await write
     except ApiError as error:
-        raise ScenarioRefused(f"{step}: {error}") from error
+        remedy = "; make it before this step, or correct the name" if error.code == 404 else ""
+        raise ScenarioRefused(f"{_place(step)}: {error}{remedy}") from error
+
+
+def _place(step: Step) -> str:
+    """A step as the user wrote it: when, and on what."""
+    what = "scale" if step.action == "scale_to" else step.action
+    where = "/".join(str(step.args[key]) for key in ("kind", "namespace", "name") if step.args.get(key))
+    return f"step at {step.at:g}s: {what} {where}"
 
 
 async def _watch_clock(meter: Meter, duration_s: float, progress: Progress) -> None:

@@ -6,35 +6,27 @@ Every problem is a ManifestError with file, field and remedy.
 
 from __future__ import annotations
 
-import copy
-import inspect
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from pykarpenter.api import kinds
 from pykarpenter.api.duration import InvalidDuration, parse_duration
 from pykarpenter.api.manifests import Document, ManifestError
 from pykarpenter.cloud.catalog import Catalog, CatalogError, parse_entries, read_catalog
 from pykarpenter.kube.contract import Json
-from pykarpenter.sim.faults.actions import ACTIONS
-from pykarpenter.sim.faults.stories import FAULTS, Step
+from pykarpenter.sim.faults.stories import Step
+from pykarpenter.sim.simulate.fault_steps import read_fault
+from pykarpenter.sim.simulate.objects import GROUP, fit_for_the_cloud, plain_objects, with_storage_classes
 
-GROUP = "pykarpenter.sh"
 DEFAULT_DURATION_S = 3600.0
 SNAPSHOT = "ClusterSnapshot"
 
 _FIELDS = ("duration", "catalog", "pricePeriod", "objects", "steps", "waves")
 _STEP_FIELDS = ("apply", "scale", "delete", "fault")
 _WAVE_FIELDS = ("deployment", "namespace", "low", "high", "period", "peak", "every")
-_FAULT_ACTIONS = tuple(sorted(fault.action for fault in FAULTS.values()))
-# Of a snapshot, machines are bought anew and these are made by their controllers.
-_DERIVED = frozenset(
-    {"Node", "NodeClaim", "ReplicaSet", "Event", "Lease", "CSINode", "VolumeAttachment", "PersistentVolume"}
-)
-_SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +41,7 @@ class Scenario:
     price_period_s: float | None = None
     # Objects of plain manifests that the embedded cluster has no use for, by kind.
     skipped: tuple[tuple[str, int], ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenario:
@@ -56,19 +49,29 @@ def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenar
     listed = list(documents)
     if not listed:
         raise ManifestError("the input holds no objects: give a scenario, a snapshot or manifests")
+    broken = next((d for d in listed if d.kind == "List"), None)
+    if broken is not None:
+        raise broken.error("items", broken.data.get("items"), "give a list of objects")
     scenarios = [d for d in listed if (d.group, d.kind) == (GROUP, "Scenario")]
     if len(scenarios) > 1:
         raise scenarios[1].error("kind", "Scenario", "only one scenario can run at a time; remove this one")
     snapshot = next((d for d in listed if (d.group, d.kind) == (GROUP, SNAPSHOT)), None)
     others = [d for d in listed if d.kind not in ("Scenario", SNAPSHOT)]
     served = [d for d in others if (d.group, d.kind) in kinds.BY_KIND and not d.kind.endswith("NodeClass")]
-    objects = _plain_objects(served)
+    objects = plain_objects([(_object(d, "", d.data), d.data) for d in served])
     left_out = Counter(d.kind for d in others if d not in served and not d.kind.endswith("NodeClass"))
     skipped = tuple(sorted(left_out.items()))
     if scenarios:
-        return replace(_from_document(scenarios[0], objects, catalog), skipped=skipped)
-    name = snapshot.name if snapshot is not None else others[0].source
-    return Scenario(name, DEFAULT_DURATION_S, objects, (), _catalog(snapshot, catalog), skipped=skipped)
+        found = _from_document(scenarios[0], objects, catalog)
+    elif not served:
+        remedy = "holds no objects that the embedded cluster serves; give a scenario, a snapshot or manifests"
+        raise listed[0].error("kind", listed[0].kind, remedy)
+    else:
+        name = snapshot.name if snapshot is not None and snapshot.name else others[0].source
+        found = Scenario(name, DEFAULT_DURATION_S, objects, (), _catalog(snapshot, catalog))
+    applied = [step.args["body"] for step in found.steps if step.action == "apply"]
+    added, warnings = with_storage_classes(found.objects, applied)
+    return replace(found, objects=(*added, *found.objects), skipped=skipped, warnings=tuple(warnings))
 
 
 def _from_document(document: Document, objects: tuple[Json, ...], catalog: str) -> Scenario:
@@ -141,12 +144,12 @@ def _step(document: Document, index: int, raw: object) -> list[Step]:
     if what[0] == "apply":
         return [Step(at, "apply", {"body": _object(document, place, value)})]
     if what[0] == "fault":
-        return [_fault(document, place, at, value, raw.get("with") or {})]
+        return [read_fault(document, place, at, value, raw.get("with") or {})]
     if not isinstance(value, Mapping):
         raise document.error(place, value, "give an object")
     if what[0] == "scale":
         replicas = value.get("replicas")
-        if not value.get("deployment") or not isinstance(replicas, int) or replicas < 0:
+        if not value.get("deployment") or not _is_count(replicas):
             raise document.error(place, value, "give deployment and replicas, a number of 0 or more")
         return [_scale(at, value, replicas)]
     if not value.get("kind") or not value.get("name"):
@@ -154,19 +157,13 @@ def _step(document: Document, index: int, raw: object) -> list[Step]:
     return [Step(at, "delete", {k: str(value[k]) for k in ("kind", "name", "namespace") if k in value})]
 
 
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _scale(at: float, value: Mapping[str, Any], replicas: int) -> Step:
-    where = {"name": value["deployment"], "namespace": value.get("namespace", "default")}
+    where = {"name": str(value["deployment"]), "namespace": str(value.get("namespace", "default"))}
     return Step(at, "scale_to", {**where, "replicas": replicas})
-
-
-def _fault(document: Document, field: str, at: float, action: object, args: object) -> Step:
-    if action not in _FAULT_ACTIONS:
-        raise document.error(field, action, f"unknown fault; known are {', '.join(_FAULT_ACTIONS)}")
-    wanted = [name for name in inspect.signature(ACTIONS[str(action)]).parameters if name != "world"]
-    if not isinstance(args, Mapping) or sorted(args) != sorted(wanted):
-        given = sorted(args) if isinstance(args, Mapping) else args
-        raise document.error(f"{field}.with", given, f"the fault {action} takes: {', '.join(wanted) or 'nothing'}")
-    return Step(at, str(action), dict(args))
 
 
 def _wave(document: Document, field: str, raw: object, duration: float) -> list[Step]:
@@ -177,7 +174,7 @@ def _wave(document: Document, field: str, raw: object, duration: float) -> list[
         if name not in _WAVE_FIELDS:
             raise document.error(f"{field}.{name}", raw[name], f"unknown field; known are {', '.join(_WAVE_FIELDS)}")
     low, high = raw.get("low"), raw.get("high")
-    if not raw.get("deployment") or not isinstance(low, int) or not isinstance(high, int) or not 0 <= low <= high:
+    if not raw.get("deployment") or not _is_count(low) or not _is_count(high) or low > high:
         raise document.error(field, dict(raw), "give deployment, low and high with 0 <= low <= high")
     period = _duration(document, f"{field}.period", raw.get("period", "24h"))
     peak = _duration(document, f"{field}.peak", raw.get("peak", "14h"))
@@ -209,44 +206,3 @@ def _named_catalog(document: Document, name: str) -> Catalog:
         return read_catalog(name)
     except CatalogError as error:
         raise document.error("spec.catalog", name, str(error)) from error
-
-
-def _plain_objects(documents: list[Document]) -> tuple[Json, ...]:
-    """Manifests and snapshot objects as they would be created: server fields gone, derived objects left out."""
-    present = {str((d.data.get("metadata") or {}).get("uid")) for d in documents}
-    result: list[Json] = []
-    for document in documents:
-        body = _object(document, "", document.data)
-        if document.kind in _DERIVED:
-            continue
-        if document.kind == "Pod":
-            owners = body["metadata"].pop("ownerReferences", None) or []
-            if any(owner.get("uid") in present for owner in owners):
-                continue
-            body["spec"] = {k: v for k, v in body.get("spec", {}).items() if k != "nodeName"}
-        if document.kind == "PersistentVolumeClaim":
-            # Its volume stays where it was; a new one is made where the pod runs.
-            body["spec"] = {k: v for k, v in body.get("spec", {}).items() if k != "volumeName"}
-            body["metadata"].pop("annotations", None)
-        result.append(body)
-    return (*_namespaces(result), *result)
-
-
-def _namespaces(objects: list[Json]) -> list[Json]:
-    """The namespaces that the objects live in and nobody wrote down."""
-    used = {str(body["metadata"].get("namespace") or "") for body in objects}
-    given = {str(body["metadata"]["name"]) for body in objects if body["kind"] == "Namespace"}
-    missing = sorted(used - given - {""})
-    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in missing]
-
-
-def fit_for_the_cloud(body: Json) -> Json:
-    """A copy without what the server sets; pools refer to the embedded cloud's class, other classes are left out."""
-    result = copy.deepcopy(body)
-    result.pop("status", None)
-    for field in _SERVER_FIELDS:
-        result.get("metadata", {}).pop(field, None)
-    if result.get("kind") == "NodePool":
-        template = result.get("spec", {}).get("template", {}).get("spec", {})
-        template["nodeClassRef"] = {"group": GROUP, "kind": "SimNodeClass", "name": "default"}
-    return result

@@ -1,6 +1,8 @@
-"""Jobs: pods until enough have succeeded, or too many have failed."""
+"""Jobs: pods until enough have succeeded (each number once, when indexed), or too many have failed."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from pykarpenter.api import kinds
 from pykarpenter.api.pods import Pod
@@ -11,6 +13,8 @@ from pykarpenter.sim.views import JOB, RawObject, controller_uid
 from pykarpenter.sim.workloads.owned_pods import OwnedPods, is_ready
 from pykarpenter.sim.workloads.part import SETTLE_S, Part, World
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+
 
 class Jobs(Part):
     def __init__(self, world: World, pods: OwnedPods) -> None:
@@ -20,6 +24,8 @@ class Jobs(Part):
         self._jobs.add_index("uid", lambda item: (item.uid,))
         # Pods that ended or were taken away, by job UID and pod UID: a deleted pod must stay counted.
         self._ended: dict[str, dict[str, str]] = {}
+        # Numbers of indexed jobs that have succeeded, by job UID.
+        self._done: dict[str, dict[int, None]] = {}
         self.views.on_change(JOB, self._job_changed)
         self.views.on_change(kinds.POD, self._pod_changed)
 
@@ -27,6 +33,7 @@ class Jobs(Part):
         if change.new is None:
             assert change.old is not None
             self._ended.pop(change.old.uid, None)
+            self._done.pop(change.old.uid, None)
         elif change.old is None or change.old.spec != change.new.spec:
             self.queue.enqueue(change.new.key)
 
@@ -40,6 +47,8 @@ class Jobs(Part):
         ended = self._ended.setdefault(uid, {})
         if pod.status.phase == "Succeeded":
             ended[pod.uid] = "succeeded"
+            if (index := index_of(pod)) is not None:
+                self._done.setdefault(uid, {})[index] = None
         elif pod.status.phase == "Failed" or pod.is_deleting or change.new is None:
             # A pod that is taken away before it succeeded counts as a failure, as in Kubernetes.
             ended.setdefault(pod.uid, "failed")
@@ -55,6 +64,8 @@ class Jobs(Part):
         ended = self._ended.get(job.uid, {})
         succeeded = sum(outcome == "succeeded" for outcome in ended.values())
         failed = len(ended) - succeeded
+        if is_indexed(job):
+            succeeded = len(self._done.get(job.uid, {}))
         active = self._pods.active(job.uid)
         condition = self._verdict(job, succeeded, failed)
         if condition is not None or job.spec.get("suspend"):
@@ -78,21 +89,20 @@ class Jobs(Part):
         running = len(active) + self._pods.unseen(job.uid)
         left = completions(job) - succeeded
         missing = min(int(job.spec.get("parallelism", 1)), left) - running
-        for _ in range(max(0, missing)):
-            changes: Json = {
-                "metadata": {
-                    "labels": {
-                        "batch.kubernetes.io/controller-uid": job.uid,
-                        "batch.kubernetes.io/job-name": job.name,
-                        "controller-uid": job.uid,
-                        "job-name": job.name,
-                    }
-                }
-            }
-            await self._pods.create(JOB, job, job.spec["template"], changes)
+        free = self._free_indexes(job, active) if is_indexed(job) else [None] * max(0, missing)
+        for index in free[: max(0, missing)]:
+            await self._pods.create(JOB, job, job.spec["template"], _changes(job, index))
         if missing < 0:
             for pod in sorted(active, key=lambda p: (bool(p.spec.node_name), p.name))[:-missing]:
                 await self._pods.delete(pod)
+
+    def _free_indexes(self, job: RawObject, active: list[Pod]) -> list[int | None]:
+        """Numbers that have not succeeded and that no pod works on, lowest first."""
+        busy = {index_of(pod) for pod in active}
+        # `<job>-<index>-<letters>`: pods that were created and have not been seen yet.
+        busy.update(int(key.rsplit("-", 2)[1]) for key in self._pods.unseen_keys(job.uid))
+        done = self._done.get(job.uid, {})
+        return [i for i in range(completions(job)) if i not in done and i not in busy]
 
     async def _report(
         self, job: RawObject, active: list[Pod], succeeded: int, failed: int, condition: Json | None
@@ -105,6 +115,8 @@ class Jobs(Part):
             "failed": failed,
             "startTime": job.status.get("startTime") or now,
         }
+        if is_indexed(job):
+            status["completedIndexes"] = spans(self._done.get(job.uid, {}))
         if condition is not None:
             status["conditions"] = [*job.status.get("conditions", []), condition]
             if condition["type"] == "Complete":
@@ -136,6 +148,43 @@ class Jobs(Part):
             "lastProbeTime": now,
             "lastTransitionTime": now,
         }
+
+
+def _changes(job: RawObject, index: int | None) -> Json:
+    labels = {
+        "batch.kubernetes.io/controller-uid": job.uid,
+        "batch.kubernetes.io/job-name": job.name,
+        "controller-uid": job.uid,
+        "job-name": job.name,
+    }
+    if index is None:
+        return {"metadata": {"labels": labels}}
+    numbered = {**labels, INDEX: str(index)}
+    name = f"{job.name}-{index}"
+    return {
+        "metadata": {"labels": numbered, "annotations": {INDEX: str(index)}, "generateName": f"{name}-"},
+        "spec": {"hostname": name},
+    }
+
+
+def is_indexed(job: RawObject) -> bool:
+    return job.spec.get("completionMode") == "Indexed"
+
+
+def index_of(pod: Pod) -> int | None:
+    text = pod.metadata.annotations.get(INDEX, "")
+    return int(text) if text.isdigit() else None
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Numbers as a Job's status shows them: `0-3,5`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
 def completions(job: RawObject) -> int:

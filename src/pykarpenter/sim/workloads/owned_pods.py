@@ -61,6 +61,9 @@ class OwnedPods:
         """How many created pods the watch still owes."""
         return len(self._unseen.get(owner_uid, ()))
 
+    def unseen_keys(self, owner_uid: str) -> list[str]:
+        return list(self._unseen.get(owner_uid, ()))
+
     def has_unseen(self, owner_uid: str, pod_key: str) -> bool:
         return pod_key in self._unseen.get(owner_uid, ())
 
@@ -112,6 +115,6 @@ def pod_body(kind: Kind[Any], owner: Object, template: Json, changes: Json) -> J
             metadata[name] = value
     spec.update(changes.get("spec", {}))
     if "name" not in metadata:
-        metadata["generateName"] = f"{owner.name}-"
+        metadata.setdefault("generateName", f"{owner.name}-")
     metadata["ownerReferences"] = [owner_reference(kind, owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

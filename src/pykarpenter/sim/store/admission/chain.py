@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 class Admission:
     def __init__(self, store: Store, *, taint_new_nodes: bool) -> None:
+        self._store = store
         self._pods = pods.PodAdmission(store)
         self._taint_new_nodes = taint_new_nodes
 
@@ -33,6 +34,9 @@ class Admission:
             return namespaces.admit(obj)
         if plural == "nodes" and self._taint_new_nodes:
             obj = cluster_kinds.not_ready(obj)
+        if plural == "persistentvolumeclaims":
+            classes = self._store.table("storage.k8s.io", "storageclasses").entries.values()
+            obj = cluster_kinds.with_default_class(obj, [entry.obj for entry in classes])
         return self._kind_rules(resource, obj, None)
 
     def on_update(self, resource: Resource, obj: Json, old: Json, subresource: str, options: WriteOptions) -> Json:

@@ -20,6 +20,7 @@ from pykarpenter.sim.store.metadata import label_value_problem, qualified_name_p
 from pykarpenter.sim.store.refusals import invalid
 from pykarpenter.sim.store.resources import Resource
 
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _Errors = Callable[[Json, Json | None], Iterator[FieldError]]
 
@@ -96,6 +97,18 @@ def _taint_errors(taints: list[Json], path: str) -> Iterator[FieldError]:
             message = f"Duplicate value: {quoted(shown)}: taints must be unique by key and effect pair"
             yield FieldError(where, "FieldValueDuplicate", message)
         seen.append((key, effect))
+
+
+def with_default_class(claim: Json, classes: list[Json]) -> Json:
+    """A claim that names no class gets the default one, the newest where there are several."""
+    spec = claim.get("spec") or {}
+    if spec.get("storageClassName") is not None:
+        return claim
+    defaults = [c for c in classes if (c["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"]
+    if not defaults:
+        return claim
+    newest = max(defaults, key=lambda c: (c["metadata"].get("creationTimestamp", ""), c["metadata"]["name"]))
+    return {**claim, "spec": {**spec, "storageClassName": newest["metadata"]["name"]}}
 
 
 def _budget_errors(budget: Json, old: Json | None) -> Iterator[FieldError]:
