@@ -10,7 +10,8 @@ COPY scripts/install scripts/install
 COPY src src
 # The commit that logs and karpenter_build_info name: --build-arg COMMIT="$(git rev-parse HEAD)"
 ARG COMMIT=
-RUN PYKARPENTER_COMMIT="$COMMIT" scripts/install /opt/pykarpenter run
+ENV PYKARPENTER_COMMIT=${COMMIT}
+RUN scripts/install /opt/pykarpenter run
 
 FROM ${PYTHON_IMAGE}
 COPY --from=build /opt/pykarpenter /opt/pykarpenter

@@ -14,7 +14,7 @@ from pykarpenter.runtime.feature_gates import GATES, FeatureGates
 from pykarpenter.runtime.plugins import load_plugin
 from pykarpenter.runtime.settings import ALL_SETTINGS, Settings, load_settings
 
-from .rendering import NAMESPACE, container, environment, objects, of_kind
+from .rendering import NAMESPACE, container, environment, objects, of_kind, render
 
 GATE_VALUES = {f"{gate.name[0].lower()}{gate.name[1:]}": gate for gate in GATES}
 ALL_GATES = {"settings": {"featureGates": dict.fromkeys(GATE_VALUES, True)}}
@@ -161,6 +161,51 @@ def test_service_monitor_only_where_wanted() -> None:
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint == {"port": "http-metrics", "path": "/metrics", "interval": "15s"}
+
+
+def test_unusual_values_reach_the_pod() -> None:
+    """One replica with a name, network, side-car and ports of its own: what users have in a file already."""
+    values = {
+        "replicas": 1,
+        "nameOverride": "scaler",
+        "hostNetwork": True,
+        "dnsPolicy": "Default",
+        "serviceAccount": {"create": False, "name": "existing"},
+        "extraVolumes": [{"name": "tokens", "emptyDir": {}}],
+        "topologySpreadConstraints": [],
+        "controller": {
+            "env": [{"name": "EXTRA", "value": "1"}],
+            "envFrom": [{"secretRef": {"name": "credentials"}}],
+            "metrics": {"port": 9000},
+            "sidecarContainer": [{"name": "proxy", "image": "proxy:1"}],
+            "sidecarVolumeMounts": [{"name": "tokens", "mountPath": "/tokens"}],
+        },
+    }
+    found = objects(values)
+    deployment = of_kind(found, "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    assert (deployment["metadata"]["name"], deployment["spec"]["replicas"]) == ("karpenter-scaler", 1)
+    assert (pod["hostNetwork"], pod["dnsPolicy"], pod["serviceAccountName"]) == (True, "Default", "existing")
+    assert "topologySpreadConstraints" not in pod
+    main, sidecar = pod["containers"]
+    assert sidecar == {
+        "name": "proxy",
+        "image": "proxy:1",
+        "volumeMounts": [{"name": "tokens", "mountPath": "/tokens"}],
+    }
+    assert main["envFrom"] == [{"secretRef": {"name": "credentials"}}]
+    assert main["env"][-1] == {"name": "EXTRA", "value": "1"}
+    assert main["ports"][0] == {"name": "http-metrics", "containerPort": 9000, "protocol": "TCP"}
+    assert environment(found)["METRICS_PORT"] == "9000"
+    assert of_kind(found, "Service")["spec"]["ports"][0]["port"] == 9000
+    assert not any(obj["kind"] == "ServiceAccount" for obj in found)
+
+
+@pytest.mark.parametrize("value", ["", "yes", "false", 1])
+def test_a_gate_that_is_no_boolean_is_refused_with_its_name(value: object) -> None:
+    """Rendered as it is, it would stop the controller, or give rights for a gate that is off."""
+    with pytest.raises(AssertionError, match=r"settings\.featureGates\.nodeRepair: expected true or false"):
+        render({"settings": {"featureGates": {"nodeRepair": value}}})
 
 
 def test_image_is_installed_like_ci_and_runs_without_root() -> None:

@@ -59,6 +59,9 @@ annotations:
 {{- define "pykarpenter.featureGates" -}}
 {{- $gates := list -}}
 {{- range $name, $on := .Values.settings.featureGates -}}
+{{- if not (kindIs "bool" $on) -}}
+{{- fail (printf "settings.featureGates.%s: expected true or false, got %q" $name (toString $on)) -}}
+{{- end -}}
 {{- $gates = append $gates (printf "%s%s=%t" (substr 0 1 $name | upper) (substr 1 (len $name) $name) $on) -}}
 {{- end -}}
 {{- join "," $gates -}}

@@ -111,5 +111,5 @@ def _objects(source: str, text: str, unreadable: list[Unreadable]) -> Iterator[D
 
 def _described(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or str(error)
+    problem = getattr(error, "problem", None) or " ".join(str(error).split())
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark is not None else str(problem)

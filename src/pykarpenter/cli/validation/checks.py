@@ -126,7 +126,7 @@ class Validator:
             return
         for problem in check():
             # What the schema refused already is not told a second time in other words.
-            if not any(overlaps(problem.path, known.path) for known in refused):
+            if not any(_tells(known, problem) for known in refused):
                 yield problem
 
     def _supply(self, group: str, kind: str) -> tuple[Catalog | None, LabelRules]:
@@ -156,6 +156,14 @@ class Validator:
         _, rules = self._supply(ref.group, ref.kind)
         yield from validate_node_claim(claim, rules)
         yield from check_class_reference(ref, "spec.nodeClassRef", self._classes)
+
+
+def _tells(known: Problem, problem: Problem) -> bool:
+    """Whether a refusal of the schema says what this problem says; one about a map names the keys that it is about."""
+    key = problem.path.removeprefix(f"{known.path}.")
+    if known.path.endswith(".labels") and key != problem.path:
+        return key in known.message
+    return overlaps(problem.path, known.path)
 
 
 def _classes(identities: Iterable[Identity | None]) -> dict[tuple[str, str], list[str]]:
