@@ -70,8 +70,6 @@ def run_churn(days: int, *, seed: int = 1, day_s: float = DAY_S) -> Churn:
 
 
 def describe_churn(churn: Churn) -> int:
-    for day, (objects, resident) in enumerate(zip(churn.objects, churn.resident, strict=True), 1):
-        print(f"day {day:2}: {objects} objects, {resident / 2**20:.0f} MiB resident")
     days = len(churn.objects)
     print(f"{days} days in {churn.seconds:.0f} s, {churn.writes} writes, {churn.launches} launches")
     problems = churn.problems()
@@ -104,6 +102,7 @@ async def _run(days: int, seed: int, day_s: float) -> Churn:
             gc.collect()
             churn.objects.append(len(gc.get_objects()))
             churn.resident.append(_resident_bytes())
+            print(f"day {day + 1:2}: {churn.objects[-1]} objects, {churn.resident[-1] / 2**20:.0f} MiB", flush=True)
         churn.launches, churn.writes = cluster.cloud.ledger.launched, cluster.store.rv
         await process.stop()
         churn.failures = [f"{type(error).__name__}: {error}" for error in process.failures]
