@@ -28,7 +28,7 @@ from pykarpenter.kube.errors import ApiError
 from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
 from pykarpenter.runtime import logs
-from pykarpenter.runtime.clock import SystemClock
+from pykarpenter.runtime.clock import SteadyClock, SystemClock
 from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
@@ -103,7 +103,9 @@ class _Process:
         self._settings = settings
         self._plugin = plugin
         self._config = config
-        self._clock = clock
+        self._wall = clock
+        # What is decided by age goes by the server's time, whatever happens to the clock of this machine.
+        self._clock = SteadyClock(clock)
         self._metrics = MetricsRegistry(clock)
         self._has_started = False
         self._log = logs.get_logger(controller="operator")
@@ -134,7 +136,14 @@ class _Process:
 
     def _client(self, qps: float) -> HttpApi:
         burst = self._settings.kube_client_burst
-        return HttpApi(self._config, clock=self._clock, qps=qps, burst=burst, observer=self._metrics)
+        return HttpApi(
+            self._config,
+            clock=self._wall,
+            qps=qps,
+            burst=burst,
+            observer=self._metrics,
+            tell_time=self._clock.follow,
+        )
 
     async def _control(self, api: HttpApi, lease_api: HttpApi, offload: InThread, endpoints: Endpoints) -> None:
         while True:

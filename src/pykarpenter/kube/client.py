@@ -8,7 +8,7 @@ ServerFault, which says nothing about the outcome. Requests share one rate limit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -71,12 +71,17 @@ class HttpApi:
         burst: int = 300,
         observer: KubeObserver = IGNORE_KUBE,
         user_agent: str = USER_AGENT,
+        tell_time: Callable[[float], None] | None = None,
     ) -> None:
-        """A `qps` of zero or less does not limit; leader election uses a client of its own like that."""
+        """A `qps` of zero or less does not limit; leader election uses a client of its own like that.
+
+        `tell_time` hears the server's clock (epoch seconds) now and then.
+        """
         self.config = config
         self._clock = clock
         self._limit = TokenBucket(qps, burst, clock)
         self._observer = observer
+        self._tell_time = tell_time
         self._headers = [("User-Agent", user_agent), ("Accept", "application/json"), ("Accept-Encoding", "identity")]
         self._headers += list(config.headers)
         self._interner = PodInterner()
@@ -353,9 +358,12 @@ class HttpApi:
             return
         self._skew_checked_at = now
         try:
-            self._observer.clock_skew(parsedate_to_datetime(date).timestamp() - self._clock.now())
+            server_now = parsedate_to_datetime(date).timestamp()
         except ValueError:
             return
+        self._observer.clock_skew(server_now - self._clock.now())
+        if self._tell_time is not None:
+            self._tell_time(server_now)
 
 
 def _hang_up(response: aiohttp.ClientResponse) -> None:

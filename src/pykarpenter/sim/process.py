@@ -17,7 +17,8 @@ from pykarpenter.controllers.disruption.loop import DisruptionLoop
 from pykarpenter.controllers.disruption.orchestration import Orchestration
 from pykarpenter.controllers.operator import FACTORIES, LeaseLost, Operator
 from pykarpenter.kube.contract import KubeApi
-from pykarpenter.runtime.clock import Clock
+from pykarpenter.kube.errors import ApiError
+from pykarpenter.runtime.clock import Clock, SteadyClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import PROCESS, VirtualTimeLoop
 from pykarpenter.sim.api import Middleware, Request
@@ -39,6 +40,17 @@ class _Unplugged(Middleware):
     async def before(self, request: Request) -> None:
         if self.gone:
             raise ConnectionResetError("the process is gone")
+
+
+class _ServersDate(Middleware):
+    """Every answer of an API server says what time it is there."""
+
+    def __init__(self, cluster: EmbeddedCluster, clock: SteadyClock) -> None:
+        self._server = cluster.clock
+        self._clock = clock
+
+    async def after(self, request: Request, error: ApiError | None) -> None:
+        self._clock.follow(self._server.now())
 
 
 class OperatorProcess:
@@ -92,11 +104,12 @@ class OperatorProcess:
         self.starts += 1
         identity = self.identity
         self._plug = _Unplugged()
-        api = self._make_client(identity, [self._plug, *self._middleware])
+        clock = SteadyClock(self._clock)
+        api = self._make_client(identity, [self._plug, _ServersDate(self._cluster, clock), *self._middleware])
         self.operator = Operator(
             api,
-            self._make_provider(api, self._clock),
-            self._clock,
+            self._make_provider(api, clock),
+            clock,
             self._settings,
             identity=identity,
             metrics=self._metrics,
