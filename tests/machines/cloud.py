@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,8 @@ from pykarpenter.kube.errors import AlreadyExists
 from pykarpenter.providers.kwok import machines
 from pykarpenter.providers.kwok.provider import NODE_CLASS, REPAIR_POLICIES
 from tests.machines.world import World
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 SIZE = {"cpu": "4", "memory": "8Gi", "pods": "64"}
 
@@ -158,5 +160,5 @@ def cloud_world(world: World) -> Cloud:
     return cloud
 
 
-def copy_of(claim: NodeClaim, **changes: Any) -> NodeClaim:
-    return msgspec.structs.replace(claim, **changes)
+def copy_of(struct: S, **changes: Any) -> S:
+    return msgspec.structs.replace(struct, **changes)

@@ -10,7 +10,7 @@ import pytest
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.cloud.errors import CloudError
-from tests.machines.cloud import Cloud, cloud_world
+from tests.machines.cloud import Cloud, cloud_world, copy_of
 from tests.machines.world import World, story
 
 STAGE = {"metadata": {"labels": {"kwok.x-k8s.io/stage": "unhealthy"}}}
@@ -199,5 +199,27 @@ def test_f39_one_instance_that_cannot_be_deleted_holds_up_no_other() -> None:
         await asyncio.sleep(150)
         assert stuck in cloud.instances
         assert not set(others) & set(cloud.instances)
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.5.3")
+def test_s12_an_instance_of_unknown_age_is_young_until_it_was_watched_for_long_enough() -> None:
+    """A cloud that does not say when it launched a machine may have launched it just now."""
+
+    async def tell(world: World) -> None:
+        cloud = await ready(world)
+        await asyncio.sleep(300)
+        lost = cloud.orphan()
+        ageless = copy_of(cloud.instances[lost].metadata, creation_timestamp=None)
+        cloud.instances[lost] = copy_of(cloud.instances[lost], metadata=ageless)
+        seen: list[float] = []
+        cloud.faults["list"] = lambda _: seen.append(world.clock.now())
+
+        async def reaped() -> bool:
+            return lost not in cloud.instances
+
+        await world.until(reaped, within_s=300)
+        assert world.clock.now() - seen[0] >= 30
 
     story(tell)

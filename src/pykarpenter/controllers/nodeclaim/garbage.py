@@ -138,7 +138,10 @@ class GarbageCollection:
 
     def _is_old_enough(self, view: NodeClaim) -> bool:
         created = parse_optional_timestamp(view.metadata.creation_timestamp)
-        return created is None or self._ctx.clock.now() - created >= ORPHAN_AGE_S
+        if created is None:
+            # Of unknown age: as old as we have known it.
+            return self._ctx.clock.monotonic() - self._orphans[view.status.provider_id] >= ORPHAN_AGE_S
+        return self._ctx.clock.now() - created >= ORPHAN_AGE_S
 
     async def _collect_instance(self, view: NodeClaim) -> None:
         """A Node of the machine goes first and drains; the machine follows in a later round."""
