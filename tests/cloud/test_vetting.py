@@ -94,6 +94,7 @@ class Listing:
         raise InsufficientCapacity("none left", (("m", "a", "spot"),))
 
 
+@pytest.mark.promise("API-3.2.15")
 async def test_refused_offering_is_unavailable_for_three_minutes() -> None:
     now = 1000.0
     provider = GuardedProvider(Listing(machine("m"), machine("n")), lambda: now)  # type: ignore[arg-type]

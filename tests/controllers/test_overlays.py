@@ -201,7 +201,7 @@ def test_an_overlay_that_takes_no_part_stands_in_nobodys_way() -> None:
 @pytest.mark.parametrize(
     ("adjustment", "price"), [("+.5", 1.5), ("-0.25", 0.75), ("+.5%", 1.005), ("-10%", 0.9), ("-2", 0.0)]
 )
-@pytest.mark.promise("API-1.5.10")
+@pytest.mark.promise("API-1.5.13")
 def test_every_adjustment_that_the_schema_allows_is_understood(adjustment: str, price: float) -> None:
     """A price moves by an amount or a share, and never below zero."""
     catalog = read_catalog("kwok")

@@ -10,8 +10,11 @@ import pytest
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.cloud.errors import CloudError, CreateError, InsufficientCapacity, NodeClassNotReady
+from pykarpenter.state.ledger import Promise
 from tests.machines.cloud import cloud_world
 from tests.machines.world import World, story
+
+CAPACITY = "InsufficientCapacityError"
 
 
 def fail_with(error: Exception) -> Any:
@@ -109,6 +112,7 @@ def test_a_claim_that_cannot_be_launched_runs_out_of_time() -> None:
     story(tell)
 
 
+@pytest.mark.promise("API-3.2.16")
 def test_f2_a_crash_after_the_launch_buys_no_second_machine() -> None:
     """The status write never happened, so the new process launches again and must get the same machine."""
 
@@ -151,6 +155,7 @@ def test_f2_a_claim_deleted_right_after_that_crash_takes_its_machine_along() -> 
     story(tell)
 
 
+@pytest.mark.promise("API-3.2.16")
 def test_f3_a_lost_launch_reply_buys_no_second_machine() -> None:
     """The cloud did launch, only its answer did not arrive."""
 
@@ -244,5 +249,30 @@ def test_a_node_that_joined_while_nobody_looked_is_registered_and_not_given_up()
         await asyncio.sleep(1800)
         await world.operator()
         await world.ready()
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.2.14")
+def test_pods_that_wait_for_a_refused_claim_hear_of_it() -> None:
+    """Whoever looks at a pending pod sees why its machine did not come; a pod that is going does not care."""
+
+    async def tell(world: World) -> None:
+        cloud_world(world).faults["create"] = fail_with(InsufficientCapacity("no spot in zone a"))
+        await world.begin()
+        await world.api.create(kinds.NODE_POOL, {"metadata": {"name": "pool"}, "spec": {}})
+        held = {"finalizers": ["example.com/hold"]}
+        for name in ("web", "going"):
+            await world.pod(name, "", metadata=held if name == "going" else {})
+        await world.api.delete(kinds.POD, "going", "default")
+        await asyncio.sleep(1)
+        assert world.context is not None
+        state = world.context.state
+        pods = [pod for name in ("web", "going") if (pod := state.pod(f"default/{name}")) is not None]
+        assert state.reserve(Promise("c1", "pool", {"nodes": 1}), pods) is None
+        await world.claim()
+        await world.gone()
+        told = [(kind, name) for kind, name, reason, _ in world.recorded.events if reason == CAPACITY]
+        assert told == [("NodeClaim", "c1"), ("Pod", "web")]
 
     story(tell)

@@ -189,3 +189,54 @@ def test_b35_a_ready_claim_says_that_another_claims_its_machine_until_that_is_co
         assert len(await world.nodes()) == 2
 
     story(tell)
+
+
+class Labeller:
+    """A hook that knows something about the machine."""
+
+    name = "labeller"
+
+    async def registered(self, claim: NodeClaim) -> HookResult:
+        claim.metadata.labels["example.com/rack"] = "r7"
+        claim.metadata.annotations["example.com/serial"] = "42"
+        return HookResult(passed=True)
+
+
+@pytest.mark.promise("API-6.5")
+def test_what_a_hook_adds_to_the_claim_stays_on_it_and_reaches_the_node() -> None:
+    """Labels that only the provider can know are there before the first pod is."""
+
+    async def tell(world: World) -> None:
+        cloud_world(world).hooks = [Labeller()]
+        await world.begin()
+        await world.claim()
+        await world.ready()
+        claim, node = await world.get_claim(), await world.node()
+        assert claim is not None
+        for meta in (claim.metadata, node.metadata):
+            assert meta.labels["example.com/rack"] == "r7"
+            assert meta.annotations["example.com/serial"] == "42"
+
+    story(tell)
+
+
+@pytest.mark.promise("API-3.3.4")
+def test_a_claim_that_never_registered_takes_its_instance_and_leaves_nodes_to_the_cluster() -> None:
+    """Nothing was drained, so nothing is deleted by us but the machine; the Node goes with its owner."""
+
+    async def tell(world: World) -> None:
+        cloud = cloud_world(world)
+        cloud.hooks = [Gate()]
+        await world.begin()
+        await world.claim()
+        await asyncio.sleep(5)
+        order: list[str] = []
+        cloud.after["delete"] = lambda _: order.append("instance")
+        node = await world.node()
+        await world.api.delete(kinds.NODE_CLAIM, "c1")
+        await asyncio.sleep(1)
+        assert order == ["instance"]
+        assert (await world.api.get(kinds.NODE, node.name)).uid == node.uid
+        await world.gone()
+
+    story(tell)

@@ -10,6 +10,7 @@ import pytest
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.cloud.errors import CloudError
+from pykarpenter.controllers.node.eviction import DrainMode, Entry, merge
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
 from tests.machines.cloud import cloud_world
 from tests.machines.world import World, story
@@ -415,3 +416,14 @@ def test_f17_a_delete_refused_with_other_words_each_time_is_tried_at_its_pace() 
         await world.gone(within_s=70)
 
     story(tell)
+
+
+@pytest.mark.promise("API-3.4.13")
+def test_a_forced_drain_replaces_a_bounded_one_and_deadlines_only_move_closer() -> None:
+    """A reboot's drain ends in leaving pods alone; once the machine goes for good it must not."""
+    bounded, forced = Entry("n", DrainMode.TIMEOUT, 100.0), Entry("n", DrainMode.FORCE, 500.0, "Drifted")
+    assert merge(bounded, forced) == forced
+    assert merge(forced, bounded) == forced
+    assert merge(forced, Entry("n", DrainMode.FORCE, 300.0)).deadline == 300.0
+    assert merge(forced, Entry("n", DrainMode.FORCE, 900.0)).deadline == 500.0
+    assert merge(Entry("n", DrainMode.FORCE), forced).deadline == 500.0

@@ -276,7 +276,7 @@ def test_static_pools_launch_nothing_but_their_nodes_are_used() -> None:
     assert on_nodes(plan_of([make_pod()], pools=pools, nodes=[node])) == {"node-1": ["default/pod"]}
 
 
-@pytest.mark.promise("SCH-16.2")
+@pytest.mark.promise("SCH-16.2", "API-1.6.15")
 def test_buffers_stand_for_virtual_pods_of_their_template() -> None:
     """The larger of replicas and percentage, capped by limits; nothing of the template's own volumes."""
     template = PodTemplateSpec(metadata=ObjectMeta(labels=WEB), spec=make_pod().spec)
@@ -293,6 +293,15 @@ def test_buffers_stand_for_virtual_pods_of_their_template() -> None:
     assert [(p.name, p.uid, p.metadata.labels) for p in pods] == [
         ("capacity-buffer-spare-1", "u-1", WEB),
         ("capacity-buffer-spare-2", "u-2", WEB),
+    ]
+    assert {key.rpartition("/")[2]: value for key, value in pods[0].metadata.annotations.items()} == {
+        "capacity-buffer-fake-pod": "true",
+        "capacity-buffer-name": "spare",
+        "capacity-buffer-namespace": "default",
+    }
+    assert pods[0].spec.priority == -(2**31)
+    assert [(c.type, c.status, c.reason) for c in pods[0].status.conditions] == [
+        ("PodScheduled", "False", "Unschedulable")
     ]
     assert per_claim(plan_of([], buffer_pods=pods)) == [2]
 

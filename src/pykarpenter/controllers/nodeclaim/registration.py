@@ -71,7 +71,9 @@ class Registrar:
         return Registration(await self._writer.status(claim, finding, clear=(IDENTITY_CONFLICT,)))
 
     async def _register_node(self, claim: NodeClaim, node: Node) -> Registration:
-        pending = await self._pending_hooks(claim)
+        asked = _own_copy(claim)
+        pending = await self._pending_hooks(asked)
+        claim = await self._keep_changes(claim, asked)
         wanted = sync_node(claim, node, complete=not pending)
         if wanted.taint_missing:
             self._warn_taint_missing(claim, node)
@@ -96,6 +98,13 @@ class Registrar:
         results = await asyncio.gather(*(self._ask(hook, claim) for hook in hooks))
         return {hook.name: result for hook, result in zip(hooks, results, strict=True) if not result.passed}
 
+    async def _keep_changes(self, claim: NodeClaim, asked: NodeClaim) -> NodeClaim:
+        """A hook may add labels and annotations to the claim it is asked about."""
+        before, after = claim.metadata, asked.metadata
+        if after.labels == before.labels and after.annotations == before.annotations:
+            return claim
+        return await self._writer.metadata(claim, labels=after.labels, annotations=after.annotations)
+
     async def _ask(self, hook: RegistrationHook, claim: NodeClaim) -> HookResult:
         try:
             return await hook.registered(claim)
@@ -115,6 +124,14 @@ class Registrar:
         self._ctx.recorder.publish(
             claim_reference(claim), "Warning", "UnregisteredTaintMissing", message, dedupe=(claim.uid,)
         )
+
+
+def _own_copy(claim: NodeClaim) -> NodeClaim:
+    """A claim whose labels and annotations can be changed without changing the one in the cache."""
+    meta = msgspec.structs.replace(
+        claim.metadata, labels=dict(claim.metadata.labels), annotations=dict(claim.metadata.annotations)
+    )
+    return msgspec.structs.replace(claim, metadata=meta)
 
 
 def identity_conflict(ctx: Context, claim: NodeClaim, nodes: list[Node]) -> str:
