@@ -55,8 +55,16 @@ def test_s8_deleting_before_the_replacement_is_ready_is_noticed():
     async def in_order(cluster, api):
         await _replace(cluster, api, initialized=True)
 
+    async def lost(cluster, api):
+        await launch(cluster, "old")
+        await launch(cluster, "new")
+        await mark(cluster, "old", "DisruptionReason", "Underutilized")
+        cluster.cloud.lose(next(i.id for i in cluster.cloud.live() if i.node_name == "sim-old"))
+        await api.delete(kinds.NODE_CLAIM, "old")
+
     decision = (("old",), ("new",))
     assert "S8" in broken_by(early, decision)
+    assert "S8" not in broken_by(lost, decision), "a machine that is gone waits for nothing"
     assert "S8" not in broken_by(in_order, decision)
 
 

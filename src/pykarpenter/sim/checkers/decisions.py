@@ -47,7 +47,8 @@ class DecisionCheckers(Middleware):
         chosen = find_condition(claim.status.conditions, "DisruptionReason")
         if chosen is None or chosen.status != "True":
             self._s12_unknown_is_not_absent(claim)
-        elif chosen.reason in _GRACEFUL:
+        elif chosen.reason in _GRACEFUL and self._instance(claim) is not None:
+            # A candidate whose machine is gone is not given up by the decision: there is nothing left to wait with.
             decision = self._decision_of(claim.name)
             if decision is not None:
                 self._s8_replacements_first(claim, decision)
