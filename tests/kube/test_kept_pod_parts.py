@@ -36,7 +36,11 @@ ANNOTATIONS = {
 }
 CONDITIONS = {"PodScheduled", "Ready", "PodResizePending", "DisruptionTarget"}
 # Reads whose key is a parameter: every caller's value is in the list above.
-BY_PARAMETER = {("providers/kwok/kubelet_status.py", "key"), ("controllers/metrics/pods.py", "condition")}
+BY_PARAMETER = {
+    ("providers/kwok/kubelet_status.py", "key"),
+    ("controllers/metrics/pods.py", "condition"),
+    ("core/disruption/costs.py", "key"),
+}
 
 
 def decoded(body: dict[str, Any]) -> Any:
