@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import multiprocessing
+import os
 import sys
 import time
 from collections import Counter
@@ -158,7 +159,7 @@ def report_failure(story: Story, outcome: Outcome, *, shorten: bool) -> None:
     path.write_bytes(msgspec.json.format(msgspec.json.encode(story), indent=2))
     for step in story.steps:
         print(f"  {step}")
-    print(f"  replay: python -m tests.soak --replay {path}", flush=True)
+    print(f"  replay: {os.path.relpath(sys.executable)} -m tests.soak --replay {path}", flush=True)
 
 
 if __name__ == "__main__":

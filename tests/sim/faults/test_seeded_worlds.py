@@ -174,6 +174,23 @@ def test_failing_story_shrinks_to_what_matters():
     assert [step.action for step in short.steps] == ["pool", "lose_launch_replies", "deploy"]
 
 
+def test_a_shrunk_story_keeps_its_gates_its_start_and_its_zone():
+    """Without them the same steps would be another story."""
+    story = msgspec.structs.replace(WITHOUT_REPLY, gates="NodeRepair=true", start=1.0, zone="UTC0")
+    short = shrink(story, lambda candidate: candidate.gates == "NodeRepair=true" and candidate.start == 1.0)
+    assert (short.gates, short.start, short.zone) == ("NodeRepair=true", 1.0, "UTC0")
+    assert len(short.steps) == 1
+
+
+def test_l6_a_broken_pool_and_a_hopeless_pod_hold_up_nobody():
+    """The pod hears why it waits; everything else goes on as in any story."""
+    trouble = (Step(1.5, "broken_pool", {"name": "broken"}), Step(2.0, "hopeless_pod", {"name": "hopeless"}))
+    story = msgspec.structs.replace(FOREIGN, steps=(FOREIGN.steps[0], *trouble, *FOREIGN.steps[1:]))
+    outcome = run_story(story)
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
+    assert outcome.launches == 1
+
+
 def test_story_is_drawn_from_its_seed_alone():
     assert draw_story(5) == draw_story(5)
     assert draw_story(5) != draw_story(6)

@@ -7,11 +7,15 @@ import re
 from typing import Any
 
 from pykarpenter.api import kinds
+from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
+from pykarpenter.core.resources import fits, pod_requests
+from pykarpenter.kube.contract import Json
+from pykarpenter.kube.events import SOURCE
 from pykarpenter.sim.checkers.report import Report
 from pykarpenter.sim.cloud.instances import TAG_CLAIM_UID
 from pykarpenter.sim.cluster import EmbeddedCluster
-from pykarpenter.sim.views import DEPLOYMENT
+from pykarpenter.sim.views import DEPLOYMENT, STATEFUL_SET
 
 # An instance nobody owns is reaped, and a deletion finishes, within this long.
 ORPHAN_S = 600.0
@@ -31,15 +35,20 @@ def named_waits(cluster: EmbeddedCluster, report: Report) -> float:
     now, time = cluster.clock.now(), asyncio.get_running_loop().time()
     told = _told(cluster)
     until = time
-    for pod in _all(cluster, kinds.POD):
-        if pod.spec.node_name or pod.is_deleting:
-            continue
+    for pod in waiting(cluster):
         ends = told.get(pod.uid)
         if ends is None:
             report.add("L1", now, f"pod {pod.key} has no node, and no event says how long it must wait")
         else:
             until = max(until, time + ends - now + _LAUNCH_S)
     return until
+
+
+def waiting(cluster: EmbeddedCluster) -> list[Pod]:
+    """Pods without a node that some machine of the catalogue could take."""
+    rooms = [item.allocatable() for item in cluster.cloud.market.catalog.types]
+    pending = [pod for pod in _all(cluster, kinds.POD) if not pod.spec.node_name and not pod.is_deleting]
+    return [pod for pod in pending if any(fits(pod_requests(pod), room) for room in rooms)]
 
 
 def _told(cluster: EmbeddedCluster) -> dict[str, float]:
@@ -71,9 +80,21 @@ def _all(cluster: EmbeddedCluster, kind: kinds.Kind[Any]) -> list[Any]:
 
 
 def _l1_every_pod_runs(cluster: EmbeddedCluster, report: Report, now: float) -> None:
+    """Pods that no machine could take must have heard so; all others must have a node."""
+    feasible = {pod.uid for pod in waiting(cluster)}
+    events = cluster.store.table(kinds.EVENT.group, kinds.EVENT.plural).entries.values()
+    told = {str((e.obj.get("involvedObject") or {}).get("uid")) for e in events if _is_ours(e.obj)}
     for pod in _all(cluster, kinds.POD):
-        if not pod.spec.node_name and not pod.is_deleting:
+        if pod.spec.node_name or pod.is_deleting:
+            continue
+        if pod.uid in feasible:
             report.add("L1", now, f"pod {pod.key} still has no node")
+        elif pod.uid not in told:
+            report.add("L1", now, f"pod {pod.key} fits no machine, and no event says so")
+
+
+def _is_ours(event: Json) -> bool:
+    return bool((event.get("source") or {}).get("component") == SOURCE)
 
 
 def _l2_every_instance_is_owned(cluster: EmbeddedCluster, report: Report, now: float) -> None:
@@ -93,7 +114,8 @@ def _l3_deletions_end(cluster: EmbeddedCluster, report: Report, now: float) -> N
 
 
 def _l7_no_pod_is_lost(cluster: EmbeddedCluster, report: Report, now: float) -> None:
-    for item in _all(cluster, DEPLOYMENT):
-        wanted, ready = int(item.spec.get("replicas", 1)), int(item.status.get("readyReplicas", 0))
-        if ready != wanted:
-            report.add("L7", now, f"Deployment {item.key} has {ready} of {wanted} pods")
+    for kind in (DEPLOYMENT, STATEFUL_SET):
+        for item in _all(cluster, kind):
+            wanted, ready = int(item.spec.get("replicas", 1)), int(item.status.get("readyReplicas", 0))
+            if ready != wanted:
+                report.add("L7", now, f"{kind.kind} {item.key} has {ready} of {wanted} pods")

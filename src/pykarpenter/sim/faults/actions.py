@@ -49,6 +49,21 @@ async def pool(world: World, name: str, limit: int) -> None:
     await world.install([CLASS, pool_manifest(name, limit)])
 
 
+async def broken_pool(world: World, name: str) -> None:
+    """The first choice of every pod, with a class that does not exist (L6)."""
+    body = pool_manifest(name)
+    body["spec"]["weight"] = 100
+    body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "nowhere"
+    await world.install([body])
+
+
+async def hopeless_pod(world: World, name: str) -> None:
+    """More than any machine has (L6)."""
+    container = {"name": "main", "image": name, "resources": {"requests": {"cpu": "5000"}}}
+    spec = {"containers": [container]}
+    await world.install([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}])
+
+
 def deployment_manifest(name: str, replicas: int, cpu: str, memory: str, *, spread: bool = False) -> Json:
     selector = {"matchLabels": {"app": name}}
     requests = {"cpu": cpu, "memory": memory}
@@ -378,6 +393,8 @@ async def conflict(world: World, times: int) -> None:
 
 ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "pool": pool,
+    "broken_pool": broken_pool,
+    "hopeless_pod": hopeless_pod,
     "deploy": deploy,
     "job": job,
     "scale": scale,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from pykarpenter.sim.faults.stories import Step, Story
 
 # Whether a shorter story still fails in the way that is looked for.
@@ -20,7 +22,7 @@ def shrink(story: Story, still_fails: StillFails, *, most_runs: int = 60) -> Sto
         for start in range(0, len(steps), size):
             candidate = _without(steps, start, size)
             runs += 1
-            if len(candidate) < len(steps) and still_fails(Story(story.seed, tuple(candidate))):
+            if len(candidate) < len(steps) and still_fails(_with(story, candidate)):
                 shorter = candidate
                 break
             if runs >= most_runs:
@@ -30,7 +32,12 @@ def shrink(story: Story, still_fails: StillFails, *, most_runs: int = 60) -> Sto
             size = min(size, max(1, len(steps) // 2))
         else:
             size //= 2
-    return Story(story.seed, tuple(steps))
+    return _with(story, steps)
+
+
+def _with(story: Story, steps: list[Step]) -> Story:
+    """The same story (its seed, gates and time) with other steps."""
+    return msgspec.structs.replace(story, steps=tuple(steps))
 
 
 def _without(steps: list[Step], start: int, size: int) -> list[Step]:

@@ -148,9 +148,20 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
         steps.append(Step(at, fault.action, fault.draw(rng)))
         # Something must happen while the fault is armed, or it would never fire.
         steps.append(Step(round(at + rng.uniform(0.5, 5), 1), "scale", {"name": rng.choice(names), "to": _size(rng)}))
+    steps.extend(_trouble(random.Random(f"trouble/{seed}")))
     start, zone = next((rng.choice(FAULTS[n].begins) for n in chosen if FAULTS[n].begins), (None, ""))
     gates = ",".join(FAULTS[n].gates for n in chosen if FAULTS[n].gates)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), gates, start, zone)
+
+
+def _trouble(rng: random.Random) -> list[Step]:
+    """What is wrong from the beginning and must not hold up the rest: a pool nobody can use, a pod no room fits."""
+    found = []
+    if rng.random() < 0.3:
+        found.append(Step(1.5, "broken_pool", {"name": "broken"}))
+    if rng.random() < 0.3:
+        found.append(Step(round(rng.uniform(2, 300), 1), "hopeless_pod", {"name": "hopeless"}))
+    return found
 
 
 def _choose(rng: random.Random, seed: int, faults: tuple[str, ...], most: int) -> list[str]:

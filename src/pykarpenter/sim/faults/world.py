@@ -26,7 +26,7 @@ from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import DEFAULT_START, VirtualTimeLoop, run_virtual, running_clock
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers import DecisionCheckers, MoveChecker, Report, SafetyCheckers, Violation, check_liveness
-from pykarpenter.sim.checkers.liveness import named_waits
+from pykarpenter.sim.checkers.liveness import named_waits, waiting
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
@@ -272,7 +272,7 @@ async def _settle(world: World, report: Report) -> None:
     # Who still waits must have been told why and how long; so long is waited, and no longer.
     until = named_waits(world.cluster, report)
     for _ in range(int(PATIENCE_S / _LOOK_S)):
-        if loop.time() >= until or all(pod.spec.node_name for pod in world.all(kinds.POD)):
+        if loop.time() >= until or not waiting(world.cluster):
             break
         await asyncio.sleep(_LOOK_S)
     before = world.cluster.cloud.ledger.launched
