@@ -6,6 +6,7 @@ import pytest
 
 from pykarpenter.api.crds import crds
 from pykarpenter.kube.errors import BadRequest, Invalid, NotFound
+from pykarpenter.sim.schema.facets import violations
 from pykarpenter.sim.store import WriteOptions
 
 from .world import World, seen
@@ -320,3 +321,24 @@ def test_our_own_definitions_are_served() -> None:
     with pytest.raises(Invalid) as refused:
         world.create("nodepools", "other", spec={"template": {"spec": broken}})
     assert [cause["field"] for cause in refused.value.details["causes"]] == ["spec.template.spec.requirements[0]"]
+
+
+def test_replicas_behind_a_scale_fit_into_a_scale() -> None:
+    """Whatever the schema allows: a Scale counts in 32 bits, and the real server writes its path with a dot."""
+    world = World()
+    for manifest in crds():
+        world.store.create(world.kind("customresourcedefinitions"), manifest)
+    reference = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    template = {"spec": {"nodeClassRef": reference, "requirements": []}}
+    world.create("nodepools", "most", spec={"template": template, "replicas": 2**31 - 1})
+    with pytest.raises(Invalid) as refused:
+        world.create("nodepools", "more", spec={"template": template, "replicas": 2**31})
+    assert [(cause["field"], cause["message"]) for cause in refused.value.details["causes"]] == [
+        (".spec.replicas", "Invalid value: 2147483648: should be less than or equal to 2147483647")
+    ]
+
+
+def test_of_length_and_pattern_only_the_first_is_told() -> None:
+    """As an API server does it."""
+    schema = {"type": "string", "minLength": 2, "maxLength": 3, "pattern": "^[a-z]+$"}
+    assert [len(list(violations(schema, text, None, "spec.x"))) for text in ("", "AAAA", "AA", "aa")] == [1, 1, 1, 0]

@@ -87,12 +87,14 @@ def violations(schema: Schema, value: Any, old: Any, path: str = "") -> Iterator
 
 
 def _string_violations(schema: Schema, value: str, path: str) -> Iterator[FieldError]:
-    if (longest := schema.get("maxLength")) is not None and len(value) > longest:
+    """The first of length and pattern that is broken, as an API server tells it; a wrong format beside it."""
+    longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+    if longest is not None and len(value) > longest:
         yield too_long(path, longest)
-    if (shortest := schema.get("minLength")) is not None and len(value) < shortest:
+    elif shortest is not None and len(value) < shortest:
         yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
-    if "pattern" in schema and not _pattern(schema["pattern"]).search(value):
-        yield invalid_value(path, value, f"{path} in body should match '{schema['pattern']}'")
+    elif pattern is not None and not _pattern(pattern).search(value):
+        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     if schema.get("format") == "date-time" and not _is_date_time(value):
         yield type_invalid(path, value, f"{path} in body must be of type date-time: {quoted(value)}")
 

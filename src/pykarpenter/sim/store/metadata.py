@@ -112,8 +112,11 @@ def metadata_errors(resource: Resource, meta: Json) -> list[FieldError]:
     name = meta.get("name")
     if not name:
         errors.append(required("metadata.name", "name or generateName is required"))
-    elif resource.plural not in _PATH_SEGMENT_NAMES and (len(name) > 253 or not _SUBDOMAIN.fullmatch(name)):
-        errors.append(invalid_value("metadata.name", name, _SUBDOMAIN_RULE))
+    elif resource.plural not in _PATH_SEGMENT_NAMES:
+        if len(name) > 253:
+            errors.append(invalid_value("metadata.name", name, "must be no more than 253 characters"))
+        if not _SUBDOMAIN.fullmatch(name):
+            errors.append(invalid_value("metadata.name", name, _SUBDOMAIN_RULE))
     if labels := meta.get("labels"):
         errors.extend(label_errors("metadata.labels", labels))
     for key in meta.get("annotations") or ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykarpenter.sim.schema.field_errors import invalid_value
+from pykarpenter.sim.schema.field_errors import FieldError, invalid_value
 from pykarpenter.sim.schema.kubernetes import type_problem
 from pykarpenter.sim.store.entries import Json, lookup
 from pykarpenter.sim.store.refusals import bad_request, conflict, invalid, not_found
@@ -54,6 +54,15 @@ def selector_text(selector: Json) -> str:
         else:
             terms.append(term["key"] if term["operator"] == "Exists" else f"!{term['key']}")
     return ",".join(terms)
+
+
+def replica_errors(paths: ScalePaths, obj: Json) -> list[FieldError]:
+    """What an API server refuses in the replicas of a custom object, whatever its schema allows."""
+    value = lookup(obj, _parts(paths.spec_replicas))
+    if not isinstance(value, int) or isinstance(value, bool) or 0 <= value < 2**31:
+        return []
+    wrong = "should be a non-negative integer" if value < 0 else "should be less than or equal to 2147483647"
+    return [invalid_value(paths.spec_replicas, value, wrong)]
 
 
 def with_replicas(resource: Resource, obj: Json, scale: Json) -> Json:

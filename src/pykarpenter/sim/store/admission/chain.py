@@ -11,6 +11,7 @@ from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.refusals import bad_request, invalid
 from pykarpenter.sim.store.requests import WriteOptions
 from pykarpenter.sim.store.resources import Resource
+from pykarpenter.sim.store.scale import replica_errors
 
 if TYPE_CHECKING:
     from pykarpenter.sim.store.store import Store
@@ -84,6 +85,8 @@ class Admission:
         if unknown:
             _report_unknown(unknown, options, resource)
         errors = resource.custom.errors(obj, old)
+        if resource.scale is not None:
+            errors += replica_errors(resource.scale, obj)
         if errors:
             raise invalid(resource, obj["metadata"].get("name", ""), errors)
         return obj
