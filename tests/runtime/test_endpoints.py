@@ -2,10 +2,12 @@
 
 import asyncio
 import signal
+import threading
 
 import aiohttp
 import pytest
 
+from pykarpenter.runtime import profiling
 from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
@@ -82,6 +84,32 @@ def test_debug_shows_places_never_values():
         task.cancel()
 
     serve(story, profiling=True)
+
+
+def test_stacks_of_busy_threads_are_taken_without_harm():
+    """Walking their frames from Python crashed the interpreter once in a while."""
+    ended = threading.Event()
+
+    def deep(depth):
+        return deep(depth - 1) if depth else sum(range(10))
+
+    def works_hard():
+        while not ended.is_set():
+            deep(50)
+
+    threads = [threading.Thread(target=works_hard, name=f"worker-{number}") for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        found = profiling._sample(0.3)
+    finally:
+        ended.set()
+        for thread in threads:
+            thread.join()
+    busy = [stack for stack in found if "works_hard (runtime/test_endpoints.py:" in stack]
+    assert busy
+    # Outermost call first, as flame graphs want it.
+    assert any(stack.index("works_hard") < stack.index("deep (") for stack in busy if "deep (" in stack)
 
 
 def test_f48_loop_lag_is_measured():

@@ -1,16 +1,19 @@
 """What `/debug` shows of the running program: where its time goes, what its tasks wait for, how big it is.
 
 Only code locations, names of tasks and counts; never the values of variables, so that secrets cannot leak (S14).
+Stacks of running threads are taken by `faulthandler`, in one piece under the interpreter's lock: walking their frames
+from Python races with the threads themselves and has crashed the interpreter.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
-import sys
+import re
+import tempfile
 import threading
 import time
-import traceback
 from collections import Counter
 from types import FrameType
 
@@ -18,6 +21,8 @@ from aiohttp import web
 
 _SAMPLE_EVERY_S = 0.005
 _MAX_SECONDS = 60.0
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)")
+_PLACE = re.compile(r'  File "(.*)", line ([0-9]+) in (.*)')
 
 
 def add_routes(router: web.UrlDispatcher) -> None:
@@ -36,7 +41,7 @@ async def _tasks(_: web.Request) -> web.Response:
 
 async def _threads(_: web.Request) -> web.Response:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    lines = [f"{names.get(ident, ident)}: {_stack(frame)}" for ident, frame in sys._current_frames().items()]
+    lines = [f"{names.get(ident, ident)}: {stack}" for ident, stack in _stacks().items()]
     return web.Response(text="\n".join(lines) + "\n")
 
 
@@ -60,20 +65,28 @@ async def _memory(_: web.Request) -> web.Response:
 
 def _sample(seconds: float) -> Counter[str]:
     own = threading.get_ident()
-    stacks: Counter[str] = Counter()
+    found: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        for ident, frame in sys._current_frames().items():
-            if ident != own:
-                stacks[_stack(frame)] += 1
+        found.update(stack for ident, stack in _stacks().items() if ident != own)
         time.sleep(_SAMPLE_EVERY_S)
-    return stacks
+    return found
 
 
-def _stack(frame: FrameType) -> str:
-    return ";".join(
-        f"{entry.name} ({_short(entry.filename)}:{entry.lineno})" for entry in traceback.extract_stack(frame)
-    )
+def _stacks() -> dict[int, str]:
+    """The stack of every thread by its identifier, outermost call first."""
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        dump = file.read().decode(errors="replace")
+    stacks: dict[int, list[str]] = {}
+    places: list[str] = []
+    for line in dump.splitlines():
+        if thread := _THREAD.match(line):
+            places = stacks.setdefault(int(thread[1], 16), [])
+        elif place := _PLACE.fullmatch(line):
+            places.append(f"{place[3]} ({_short(place[1])}:{place[2]})")
+    return {ident: ";".join(reversed(places)) for ident, places in stacks.items()}
 
 
 def _location(frame: FrameType) -> str:
