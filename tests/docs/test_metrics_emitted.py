@@ -18,7 +18,9 @@ def test_every_metric_of_the_catalogue_is_named_by_code_that_emits_it() -> None:
 
     def is_emitted(name: str) -> bool:
         if name.startswith("operator_"):
-            name = re.sub(r"^operator_(?:(?:nodeclaim|nodepool|node|capacitybuffer)_)?", "", name)
+            name = re.sub(
+                r"^operator_(?:(?:nodeclaim|nodepool|node|capacitybuffer|kwoknodeclass|simnodeclass)_)?", "", name
+            )
         if name.startswith("controller_runtime_"):
             name = name.removeprefix("controller_runtime_").removesuffix("_total")
         return name in code

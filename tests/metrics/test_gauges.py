@@ -158,6 +158,8 @@ def test_conditions_are_counted_timed_and_told() -> None:
         assert old[0].items() >= {"group": "karpenter.sh", "kind": "NodeClaim", "name": claim.name}.items()
         nodes = [key for key, _ in found["operator_node_status_condition_count"] if key["type"] == "Ready"]
         assert nodes[0]["karpenter_sh_initialized"] == "true"
+        (of_class,) = found["operator_kwoknodeclass_status_condition_count"]
+        assert of_class[0].items() >= {"name": "default", "type": "Ready", "status": "True"}.items()
         ages = [
             value
             for key, value in found["operator_nodeclaim_status_condition_current_status_seconds"]

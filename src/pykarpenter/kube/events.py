@@ -100,7 +100,7 @@ class EventRecorder:
         """Say it once per `window_s` and `dedupe` values (the object and the message when none are given)."""
         key = (reason.lower(), *(dedupe or (target.kind, target.namespace, target.name, target.uid, message)))
         now = self._clock.monotonic()
-        if now < self._windows.get(key, 0.0) or (reason in _CHATTY and not self._chatty.try_take()):
+        if now < self._windows.get(key, 0.0) or not self._at_pace(reason, target.kind):
             return
         if not self._within_rate(reason, target.kind) or len(self._queue) >= _MAX_QUEUED:
             self._observer.event_dropped(reason)
@@ -122,6 +122,9 @@ class EventRecorder:
                 await asyncio.shield(writer)
         except TimeoutError:
             writer.cancel()
+
+    def _at_pace(self, reason: str, kind: str) -> bool:
+        return reason not in _CHATTY or kind not in ("Node", "NodeClaim") or self._chatty.try_take()
 
     def _remember(self, key: tuple[str, ...], until: float) -> None:
         self._windows[key] = until

@@ -252,6 +252,9 @@ OWN = (
     _counter("karpenter_interruption_received_messages_total", "message_type", "Announced interruptions acted upon"),
 )
 
+# Kinds whose conditions and deletions are shown; a provider's classes are among them.
+STATUS_KINDS = ("nodeclaim", "nodepool", "node", "capacitybuffer")
+CLASS_KINDS = ("kwoknodeclass", "simnodeclass")
 _CONDITION_BUCKETS = doubling(0.5, 8192)
 
 
@@ -302,7 +305,7 @@ CATALOG: dict[str, Metric] = {
         STATE_AND_CLOUD,
         FRAMEWORK,
         OWN,
-        *(status_metrics(kind) for kind in ("nodeclaim", "nodepool", "node", "capacitybuffer")),
+        *(status_metrics(kind) for kind in (*STATUS_KINDS, *CLASS_KINDS)),
         deprecated_status_metrics(),
     )
     for metric in group

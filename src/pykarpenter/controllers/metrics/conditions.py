@@ -34,6 +34,8 @@ def watched_kinds(ctx: Context) -> list[tuple[Kind[Any], tuple[str, ...]]]:
     ]
     if ctx.settings.feature_gates.capacity_buffer:
         found.append((kinds.CAPACITY_BUFFER, ()))
+    for c in ctx.provider.traits.node_classes:
+        found.append((kinds.node_class_kind(c.group, c.version, c.kind, c.plural), ()))
     return found
 
 
