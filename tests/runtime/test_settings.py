@@ -177,6 +177,13 @@ def test_scheduler_config_gives_default_constraints() -> None:
         (SPREAD + "    labelSelector: {matchLabels: {a: b}}\n", "defaultConstraints[0].labelSelector"),
         (SPREAD + "    matchLabelKeys: [a]\n", "defaultConstraints[0].matchLabelKeys"),
         (SPREAD + "    weight: 3\n", "defaultConstraints[0].weight"),
+        (SPREAD + "    labelSelector: {}\n", "defaultConstraints[0].labelSelector"),
+        (SPREAD + "    maxSkew: 2\n", "the key 'maxSkew' is written twice"),
+        ('{"podTopologySpread": {}, "podTopologySpread": {}}', "the key 'podTopologySpread' is written twice"),
+        (SPREAD.replace("maxSkew: 1", "maxSkew: true"), "defaultConstraints[0].maxSkew"),
+        (SPREAD.replace("maxSkew: 1", "maxSkew: 1.0"), "defaultConstraints[0].maxSkew"),
+        (SPREAD + "    minDomains: 2\n", "defaultConstraints[0].minDomains"),
+        (f"{SPREAD}---{SPREAD}", "single document"),
         (SPREAD + SPREAD.split("Constraints:\n")[1], "defaultConstraints[1]: duplicate"),
     ],
 )

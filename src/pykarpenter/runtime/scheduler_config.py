@@ -29,12 +29,23 @@ _FIELDS = {
 _POLICIES = ("Honor", "Ignore")
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is written twice, of which one would be dropped in silence."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        names = [str(key.value) for key, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.constructor.ConstructorError(None, None, f"the key {name!r} is written twice")
+        return super().construct_mapping(node, deep)
+
+
 def parse_scheduler_config(text: str) -> tuple[TopologySpreadConstraint, ...]:
     """The default constraints; raises ValueError with every problem and its path."""
     if not text.strip():
         return ()
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader that is stricter
     except yaml.YAMLError as error:
         raise ValueError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
     problems: list[str] = []
@@ -87,8 +98,11 @@ def _constraint(value: Any, path: str, problems: list[str]) -> TopologySpreadCon
         action = ""
     problems.extend(
         f"{path}.{name}: not allowed in a default constraint, the selector is deduced per pod"
-        for name in ("labelSelector", "matchLabelKeys")
-        if fields.get(name)
+        for name, given in (
+            ("labelSelector", "labelSelector" in fields),
+            ("matchLabelKeys", fields.get("matchLabelKeys")),
+        )
+        if given
     )
     domains: Any = fields.get("minDomains")
     if domains is not None and (not _is_int(domains) or domains <= 0):
