@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from pykarpenter.api import kinds, labels
-from pykarpenter.controllers.disruption.assembly import disruption_settings
 from pykarpenter.runtime.settings import Settings
 from tests.controllers.world import World, story
 from tests.support.perfect import bill, consolidated
@@ -89,7 +88,7 @@ def test_s13_a_day_with_jobs_and_restarts_stays_close_to_the_searchs_own_end() -
 def ratio(world: World) -> float:
     assert world.operator is not None
     ctx = world.operator.context
-    settings = disruption_settings(ctx)
+    settings = ctx.settings.disruption(ctx.provider.traits)
     snapshot = ctx.state.snapshot(world.clock.now())
     ideal, _ = consolidated(snapshot, ctx.settings.packing(ctx.provider.traits), settings)
     return bill(snapshot, settings) / bill(ideal, settings)

@@ -26,7 +26,7 @@ VERBS = {"get": "get", "list_page": "list", "create": "create", "patch": "patch"
 WATCHED = ("list", "watch")
 
 # Wrappers that pass on what others ask for, and commands that users run with their own rights.
-PASSED_ON = ("kube/fence.py", "kube/dry_run.py", "kube/reflector.py", "kube/contract.py", "controllers/watches.py")
+PASSED_ON = ("kube/gated.py", "kube/reflector.py", "kube/contract.py", "controllers/watches.py")
 OTHER_COMMANDS = ("controllers/release.py",)
 
 CORE = "core"
@@ -55,12 +55,13 @@ class Use:
 VARIABLES: dict[tuple[str, str], list[Kind[Any]]] = {
     # Core kinds, and CapacityBuffers with their gate, which watches them anyway.
     ("controllers/metrics/conditions.py", "kind"): [kinds.NODE_CLAIM, kinds.NODE_POOL, kinds.NODE],
-    ("controllers/buffers.py", "kind"): list(buffers.SCALABLE.values()),
+    ("controllers/buffers.py", "kind"): [kinds.POD_TEMPLATE, *buffers.SCALABLE.values()],
     # Only asked where definitions may not be read.
     ("controllers/startup_checks.py", "kind"): [],
     # The provider's classes: see `class_permissions`.
     ("controllers/nodepool/pools.py", "kind"): [],
     ("controllers/overlays.py", "kind"): [],
+    ("controllers/nodeclaim/disruption.py", "kind"): [],
     ("controllers/nodepool/pools.py", "self.class_kinds[ref.group, ref.kind]"): [],
 }
 SUBRESOURCES: dict[tuple[str, str], tuple[str, ...]] = {

@@ -26,7 +26,7 @@ from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.settings import DisruptionSettings, Memory
 from pykarpenter.core.draining import DISRUPTED_TAINT
 from pykarpenter.core.packing_settings import PackingSettings
-from pykarpenter.core.repair import RepairPolicy, RepairRules
+from pykarpenter.core.repair import RepairPolicy
 from pykarpenter.core.snapshot import ClusterSnapshot
 from pykarpenter.kube.client import HttpApi
 from pykarpenter.kube.config import ConfigError, load_config
@@ -145,10 +145,11 @@ def _source(found: Iterable[Document], catalog: str, flags: Mapping[str, str]) -
     for line in dict.fromkeys([*unknown, *types.warnings, *cluster.warnings]):
         click.echo(f"warning: {line}", err=True)
     snapshot = cluster.snapshot(types.types, _time(recording), types.label_rules)
+    traits = _traits(types, recording)
     return Source(
         snapshot,
-        _packing(settings, types),
-        _disruption(settings, types, recording),
+        replace(settings.packing(traits), managed_class_kinds=None),
+        _disruption(settings, traits),
         frozenset(node.name for node in cluster.objects.get(kinds.NODE.kind, ())),
         frozenset(pod.key for pod in cluster.objects.get(kinds.POD.kind, ())),
     )
@@ -159,31 +160,17 @@ def _time(recording: Mapping[str, Any]) -> float:
     return parse_timestamp(recorded) if isinstance(recorded, str) else time.time()
 
 
-def _packing(settings: Settings, types: Catalog) -> PackingSettings:
-    traits = ProviderTraits("file", (), label_rules=types.label_rules, reservation_id_label=RESERVATION_ID)
-    return replace(settings.packing(traits), managed_class_kinds=None)
-
-
-def _disruption(settings: Settings, types: Catalog, recording: Mapping[str, Any]) -> DisruptionSettings:
-    gates = settings.feature_gates
-    policies = recording.get("repairPolicies") or []
-    repairs = gates.node_repair and not settings.legacy_node_repair and bool(policies)
-    return DisruptionSettings(
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        node_repair=repairs,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
-        pod_deletion_cost=gates.pod_deletion_cost_management,
-        protect_unparsable=settings.protect_unparsable_do_not_disrupt,
-        min_values_policy=settings.min_values_policy,
-        min_saving=settings.min_saving,
-        eviction_price=settings.eviction_price,
-        best_sets=settings.consolidation_search == "best",
-        many_replacements=settings.consolidation_replacements == "many",
-        reservation_id_label=RESERVATION_ID,
-        label_rules=types.label_rules,
-        repair=RepairRules(_policy(item) for item in policies) if repairs else None,
+def _traits(types: Catalog, recording: Mapping[str, Any]) -> ProviderTraits:
+    """What the recording says of the provider it was taken with."""
+    policies = tuple(_policy(item) for item in recording.get("repairPolicies") or [])
+    return ProviderTraits(
+        "file", (), label_rules=types.label_rules, reservation_id_label=RESERVATION_ID, repair_policies=policies
     )
+
+
+def _disruption(settings: Settings, traits: ProviderTraits) -> DisruptionSettings:
+    found = replace(settings.disruption(traits), managed_class_kinds=None)
+    return found if traits.repair_policies else replace(found, node_repair=False, repair=None)
 
 
 def _policy(item: Mapping[str, Any]) -> RepairPolicy:

@@ -16,7 +16,9 @@ from typing import Any
 from pykarpenter.api.pods import TopologySpreadConstraint
 from pykarpenter.cloud.plugin import Setting
 from pykarpenter.cloud.provider import ProviderTraits
+from pykarpenter.core.disruption.settings import DisruptionSettings
 from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.repair import RepairRules
 from pykarpenter.runtime.concurrency import workers
 from pykarpenter.runtime.feature_gates import DEFAULT_TEXT, FeatureGates, parse_feature_gates
 from pykarpenter.runtime.scheduler_config import parse_scheduler_config
@@ -189,6 +191,28 @@ class Settings:
             reservation_id_label=traits.reservation_id_label,
             managed_class_kinds=frozenset((kind.group, kind.kind) for kind in traits.node_classes),
             unsupported_csi_drivers=traits.unsupported_csi_drivers,
+        )
+
+    def disruption(self, traits: ProviderTraits) -> DisruptionSettings:
+        """What of the settings and the provider a disruption decision needs."""
+        gates = self.feature_gates
+        repairs = gates.node_repair and not self.legacy_node_repair
+        return DisruptionSettings(
+            spot_to_spot=gates.spot_to_spot_consolidation,
+            node_repair=repairs,
+            terminate_first_drift=gates.terminate_first_drift,
+            terminate_first_repair=gates.terminate_first_repair,
+            pod_deletion_cost=gates.pod_deletion_cost_management,
+            protect_unparsable=self.protect_unparsable_do_not_disrupt,
+            min_values_policy=self.min_values_policy,
+            min_saving=self.min_saving,
+            eviction_price=self.eviction_price,
+            best_sets=self.consolidation_search == "best",
+            many_replacements=self.consolidation_replacements == "many",
+            reservation_id_label=traits.reservation_id_label,
+            label_rules=traits.label_rules,
+            managed_class_kinds=frozenset((kind.group, kind.kind) for kind in traits.node_classes),
+            repair=RepairRules(traits.repair_policies) if repairs else None,
         )
 
 

@@ -14,8 +14,6 @@ from pykarpenter.controllers.disruption.pod_costs import CostQueue, PodDeletionC
 from pykarpenter.controllers.disruption.reports import Reports
 from pykarpenter.controllers.disruption.starting import Starter
 from pykarpenter.core.disruption.engine import PackingSimulations, SimulationSource
-from pykarpenter.core.disruption.settings import DisruptionSettings
-from pykarpenter.core.repair import RepairRules
 
 
 def disruption_controllers(ctx: Context, simulations: SimulationSource | None = None) -> list[Runnable]:
@@ -28,31 +26,7 @@ def disruption_controllers(ctx: Context, simulations: SimulationSource | None = 
     starter = Starter(ctx, live, marking, queue, reports)
     healing = SelfHeal(ctx, marking)
     source = simulations or PackingSimulations(ctx.settings.packing(ctx.provider.traits))
-    settings = disruption_settings(ctx)
+    settings = ctx.settings.disruption(ctx.provider.traits)
     loop = DisruptionLoop(ctx, settings, source, queue, starter, healing, reports, back_off)
     costs = PodDeletionCosts(ctx, settings)
     return [loop, queue, costs, CostQueue(costs), FleetGap(ctx, settings, loop)]
-
-
-def disruption_settings(ctx: Context) -> DisruptionSettings:
-    """What of the settings and the provider a disruption decision needs."""
-    settings, traits = ctx.settings, ctx.provider.traits
-    gates = settings.feature_gates
-    repairs = gates.node_repair and not settings.legacy_node_repair
-    return DisruptionSettings(
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        node_repair=repairs,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
-        pod_deletion_cost=gates.pod_deletion_cost_management,
-        protect_unparsable=settings.protect_unparsable_do_not_disrupt,
-        min_values_policy=settings.min_values_policy,
-        min_saving=settings.min_saving,
-        eviction_price=settings.eviction_price,
-        best_sets=settings.consolidation_search == "best",
-        many_replacements=settings.consolidation_replacements == "many",
-        reservation_id_label=traits.reservation_id_label,
-        label_rules=traits.label_rules,
-        managed_class_kinds=frozenset((kind.group, kind.kind) for kind in traits.node_classes),
-        repair=RepairRules(traits.repair_policies) if repairs else None,
-    )
