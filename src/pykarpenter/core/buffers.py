@@ -71,4 +71,5 @@ def virtual_pods(buffer: CapacityBuffer, template: PodTemplateSpec, replicas: in
 
 
 def is_virtual(pod: Pod) -> bool:
+    """A capacity buffer's pod: it exists in no API, so it gets no events."""
     return pod.metadata.annotations.get(labels.CAPACITY_BUFFER_FAKE_POD) == "true"

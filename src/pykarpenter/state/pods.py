@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
+from pykarpenter.core.draining import is_terminal
 
 _NO_PODS: Mapping[str, Pod] = {}
 
@@ -25,10 +26,6 @@ class PodChange:
 
 
 _NOTHING = PodChange()
-
-
-def is_terminal(pod: Pod) -> bool:
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 def daemon_set_uid(pod: Pod) -> str:

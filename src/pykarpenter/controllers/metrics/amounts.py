@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.quantity import requested
@@ -35,7 +35,3 @@ def pod_limits(pod: Pod) -> Resources:
         else:
             peak = maximum(peak, add(limits, sidecars))
     return maximum(add(running, sidecars), peak)
-
-
-def summed(parts: Iterable[Mapping[str, int]]) -> Resources:
-    return add(*parts)

@@ -11,9 +11,9 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.api.quantity import available
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
-from pykarpenter.controllers.metrics.amounts import by_resource, pod_limits, summed
+from pykarpenter.controllers.metrics.amounts import by_resource, pod_limits
 from pykarpenter.controllers.metrics.refreshing import Refresher
-from pykarpenter.core.resources import Resources, add, pod_requests, subtract
+from pykarpenter.core.resources import Resources, add, pod_requests, subtract, total
 from pykarpenter.core.snapshot import NodeView
 from pykarpenter.runtime.gauge_tables import GaugeTable, Series, label_text
 from pykarpenter.state.pods import daemon_set_uid
@@ -75,21 +75,21 @@ class NodeGauges:
         daemons = [pod for pod in view.pods if daemon_set_uid(pod)]
         others = [pod for pod in view.pods if not daemon_set_uid(pod)]
         allocatable, capacity = available(node.status.allocatable), available(node.status.capacity)
-        of_pods, of_daemons = summed(map(pod_requests, others)), summed(map(pod_requests, daemons))
+        of_pods, of_daemons = total(map(pod_requests, others)), total(map(pod_requests, daemons))
         self._amounts[view.name] = (allocatable, add(of_pods, of_daemons))
         for family, amounts in (
             ("karpenter_nodes_allocatable", allocatable),
             ("karpenter_nodes_total_pod_requests", of_pods),
-            ("karpenter_nodes_total_pod_limits", summed(map(pod_limits, others))),
+            ("karpenter_nodes_total_pod_limits", total(map(pod_limits, others))),
             ("karpenter_nodes_total_daemon_requests", of_daemons),
-            ("karpenter_nodes_total_daemon_limits", summed(map(pod_limits, daemons))),
+            ("karpenter_nodes_total_daemon_limits", total(map(pod_limits, daemons))),
             ("karpenter_nodes_system_overhead", subtract(capacity, allocatable)),
         ):
             yield from by_resource(family, labels, amounts)
 
     def _show_utilisation(self) -> None:
-        allocatable = summed(has for has, _ in self._amounts.values())
-        asked = summed(used for _, used in self._amounts.values())
+        allocatable = total(has for has, _ in self._amounts.values())
+        asked = total(used for _, used in self._amounts.values())
         for resource, amount in sorted(allocatable.items()):
             if amount > 0:
                 percent = 100.0 * asked.get(resource, 0) / amount

@@ -14,9 +14,9 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.metrics.refreshing import Refresher
+from pykarpenter.core.draining import is_terminal
 from pykarpenter.core.packing.eligibility import is_provisionable
 from pykarpenter.runtime.gauge_tables import GaugeTable, Series
-from pykarpenter.state.pods import is_terminal
 
 NAME = "metrics.pod"
 _STARTED = ("Running", "Succeeded", "Failed")

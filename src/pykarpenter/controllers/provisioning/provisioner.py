@@ -19,7 +19,8 @@ from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
 from pykarpenter.controllers.provisioning.creation import ClaimCreator
 from pykarpenter.controllers.provisioning.purchases import Purchases
-from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter, is_virtual
+from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter
+from pykarpenter.core.buffers import is_virtual
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
 from pykarpenter.core.plans import LaunchPlan, claim_name

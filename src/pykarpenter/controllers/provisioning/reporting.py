@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pykarpenter.api import kinds, labels
+from pykarpenter.api import kinds
 from pykarpenter.api.pods import Pod
 from pykarpenter.controllers.context import Context
 from pykarpenter.controllers.identity import pod_reference
 from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.creation import Outcome, shortened
+from pykarpenter.core.buffers import is_virtual
 from pykarpenter.core.effective_zone import FLEXIBLE, NONE, effective_zone
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Refusal, Why
@@ -174,11 +175,6 @@ class PlanReporter:
                 dedupe=(pool.uid,),
                 window_s=EMPTY_POOL_WINDOW_S,
             )
-
-
-def is_virtual(pod: Pod) -> bool:
-    """A capacity buffer's pod: it exists in no API, so it gets no events."""
-    return pod.metadata.annotations.get(labels.CAPACITY_BUFFER_FAKE_POD) == "true"
 
 
 def _place(view: NodeView) -> str:

@@ -14,10 +14,10 @@ from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.batcher import Batcher
 from pykarpenter.controllers.provisioning.purchases import YOUNG_S, Purchases
+from pykarpenter.core.draining import is_terminal
 from pykarpenter.core.packing.eligibility import is_provisionable
 from pykarpenter.core.taints import first_untolerated
 from pykarpenter.runtime.controller import Controller, Result
-from pykarpenter.state.pods import is_terminal
 
 RECHECK_S = 10.0
 
