@@ -201,3 +201,42 @@ def test_a_claim_deleted_during_a_delayed_registration_leaves_no_node() -> None:
         assert await world.nodes() == []
 
     story(telling)
+
+
+class Webhook(Middleware):
+    """Somebody's admission webhook that fails every write of the operator while it is broken."""
+
+    broken = True
+
+    async def before(self, request: Request) -> None:
+        if self.broken and request.verb in WRITES:
+            raise ServerFault('failed calling webhook "policy.example.com": connection refused')
+
+
+def test_f32_while_every_write_is_refused_nothing_breaks_and_all_goes_on_afterwards() -> None:
+    """L3, L6: one machine is on its way, one is going; neither is lost, doubled or killed by the pause."""
+
+    async def telling(world: World) -> None:
+        cloud = cloud_world(world)
+        webhook = Webhook()
+        webhook.broken = False
+        world.operator_api.middleware.append(webhook)
+        await world.begin()
+        await world.claim()
+        await world.ready()
+        node = await world.node()
+        await world.pod("web", node.name)
+        await asyncio.sleep(2)
+        webhook.broken = True
+        await world.claim("c2")
+        await world.api.delete(kinds.NODE_CLAIM, "c1")
+        await asyncio.sleep(120)
+        assert await world.pods() == ["web"]
+        assert len(cloud.instances) <= 2
+        webhook.broken = False
+        await world.gone(within_s=120)
+        await world.ready("c2")
+        assert cloud.launched == ["c1", "c2"]
+        assert list(cloud.instances) == [c.status.provider_id for c in [await world.get_claim("c2")] if c]
+
+    story(telling)

@@ -95,7 +95,7 @@ def test_pool_carries_its_hash_and_follows_changes():
 
 
 @pytest.mark.promise("API-3.6.5")
-def test_older_hash_version_is_migrated_without_drift():
+def test_f35_older_hash_version_is_migrated_without_drift():
     """An upgrade must not replace nodes; nodes that had drifted before must not be forgiven."""
 
     async def story(world):
