@@ -202,3 +202,25 @@ def test_a_buffer_whose_template_may_not_be_read_says_so_and_keeps_its_room() ->
         assert await reason(world, "ReadyForProvisioning") == "Resolved"
 
     story(tell, settings=ON)
+
+
+@pytest.mark.promise("API-1.6.12")
+def test_l4_a_restart_gives_no_kept_room_back() -> None:
+    """What the process knew about virtual pods is gone; the machines that stand ready for them are not empty."""
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await world.pool(requirements=TYPES)
+        await template(world)
+        await buffer(world, podTemplateRef={"name": "spare"}, replicas=5)
+        await world.until(lambda: fits(world))
+        await asyncio.sleep(120)
+        before = sorted(claim.name for claim in await world.claims())
+        assert before
+        await world.crash()
+        world.start_operator()
+        await asyncio.sleep(300)
+        assert sorted(claim.name for claim in await world.claims()) == before
+        assert await fits(world)
+
+    story(tell, settings=ON)
