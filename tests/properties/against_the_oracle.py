@@ -140,7 +140,11 @@ def _founders(answer: Answer, plan: LaunchPlan) -> list[str]:
         if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
             continue
         alone = replace(snapshot, pods=(pod,), nodes=(), buffer_pods=())
-        claims = pack_reference(alone, case.settings).claims
+        alone_plan = pack_reference(alone, case.settings)
+        claims = alone_plan.claims
+        if pod.key in alone_plan.deferred:
+            # It waits for a reservation of a type that what is left of the limits may rule out beside others.
+            continue
         if not claims:
             found.append(f"founders: {pod.key} opened a machine, alone it gets none")
         if not claims or scarce:

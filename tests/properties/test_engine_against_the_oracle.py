@@ -7,9 +7,6 @@ import pytest
 from tests.properties.against_the_oracle import problems, unsteady
 
 CASES = range(1, 301)
-# Clusters beyond those of this test, of the soak, where the engine is right to differ; each with its reason.
-_PEERS = "the plain packer pins a machine to a domain without counting the peers that already stand on it"
-EXPLAINED: dict[int, str] = {316: _PEERS, 557: _PEERS, 1208: _PEERS, 2329: "the engine places six pods instead"}
 
 
 def test_every_pod_the_plain_packer_places_is_placed_and_the_validator_accepts_the_plan():

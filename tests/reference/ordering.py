@@ -1,11 +1,12 @@
 """Whether some order of placing the planned pods keeps every topology rule at each step.
 
-Greedy in several orders: place any pod whose rules hold now until none is left; when no order gets to the end, what
-remains is a breach.
+Greedy in several orders: place any pod whose rules hold now until none is left. Pods that were stuck go first in the
+next attempt; when no order gets to the end, what remains is a breach. An order that gets to the end is a proof.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -48,16 +49,29 @@ class Board:
 Order = Callable[[Pod, Machine, Board], tuple[Any, ...]]
 
 
+# Attempts per order, each with the pods first that were stuck before.
+ATTEMPTS = 6
+
+
 def replay(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine]) -> list[str]:
     problems: list[str] = []
     for order in (_crowding, _queue_order, _tightest_rule, _widest_rule):
-        problems = _play(snapshot, settings, planned, order)
-        if not problems:
-            return []
+        urgency: Counter[str] = Counter()
+        for _ in range(ATTEMPTS):
+            problems = _play(snapshot, settings, planned, order, urgency)
+            if not problems:
+                return []
     return problems
 
 
-def _play(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine], order: Order) -> list[str]:
+def _play(
+    snapshot: ClusterSnapshot,
+    settings: PackingSettings,
+    planned: list[Machine],
+    order: Order,
+    urgency: Counter[str],
+) -> list[str]:
+    """What remains when pods are placed in this order; what was stuck becomes more urgent."""
     board = _board(snapshot, planned)
     waiting: list[tuple[Pod, Machine]] = [
         (with_default_spread(pod, snapshot, settings.default_spread), machine)
@@ -67,8 +81,9 @@ def _play(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Ma
     while waiting:
         ready = [(p, m) for p, m in waiting if next(_breaches(p, m, board), None) is None]
         if not ready:
+            urgency.update(p.key for p, _ in waiting)
             return [f"{p.key} on {m.name}: {next(_breaches(p, m, board))}" for p, m in waiting[:5]]
-        pod, machine = min(ready, key=lambda entry: order(entry[0], entry[1], board))
+        pod, machine = min(ready, key=lambda entry: (-urgency[entry[0].key], *order(entry[0], entry[1], board)))
         board.standing[machine.name].append(pod)
         waiting = [(p, m) for p, m in waiting if p.key != pod.key]
     return []

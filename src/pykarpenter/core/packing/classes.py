@@ -30,6 +30,7 @@ from pykarpenter.core.topology.groups import Group
 from pykarpenter.core.volumes import VolumeDemand, VolumeLookupError, volume_demand
 
 DefaultSpread = Callable[[Pod], tuple[TopologySpreadConstraint, ...]]
+NOT_URGENT: Mapping[str, int] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -120,8 +121,12 @@ class ClassBuilder:
         other_keys: Iterable[str],
         moving: Sequence[Pod] = (),
         singly: bool = False,
+        urgency: Mapping[str, int] = NOT_URGENT,
     ) -> Batch:
-        """`other_keys` are label keys that selectors outside the batch read; `singly` gives each pod its own class."""
+        """`other_keys` are label keys that selectors outside the batch read; `singly` gives each pod its own class.
+
+        Classes with urgent pods go before all others.
+        """
         accepted: list[tuple[Pod, _SpecFacts]] = []
         going: list[tuple[Pod, _SpecFacts]] = []
         for pod in pending:
@@ -147,7 +152,7 @@ class ClassBuilder:
                 classes.append(made)
         if singly:
             classes = [replace(item, pods=[pod]) for item in classes for pod in item.pods]
-        return Batch(self._queue(classes), self.ignored, self.refused)
+        return Batch(self._queue(classes, urgency), self.ignored, self.refused)
 
     def _facts(self, spec: PodSpec) -> _SpecFacts:
         identity = id(spec)
@@ -240,11 +245,13 @@ class ClassBuilder:
         return [made]
 
     @staticmethod
-    def _queue(classes: list[PodClass]) -> list[PodClass]:
+    def _queue(classes: list[PodClass], urgency: Mapping[str, int]) -> list[PodClass]:
         """Largest cpu first, then memory, then the oldest pod."""
         ordered = sorted(
             classes, key=lambda c: (-c.requests.get("cpu", 0), -c.requests.get("memory", 0), *_age(c.sample))
         )
+        if urgency:
+            ordered.sort(key=lambda c: -max(urgency.get(pod.key, 0) for pod in c.pods))
         for index, item in enumerate(ordered):
             item.index = index
         return ordered

@@ -266,7 +266,7 @@ class DomainPlacer:
             if pinned is not kind:
                 room = min(room, int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0]))
             room = min(room, cls.left, self._allowance(admitted, domains) - self._uncounted(position, domains, pinned))
-            if room <= 0:
+            if room <= 0 or kernel.tilts(cls, position, pinned):
                 continue
             placed = kernel.put_carefully(cls, pinned, position, room)
             if placed:
@@ -282,7 +282,7 @@ class DomainPlacer:
         """Peers on a claim that count in a domain only once the claim is known to be there."""
         kernel = self._kernel
         before = kernel.kinds.kinds[int(kernel.claims.kinds[position])]
-        if before is pinned:
+        if before is pinned or kernel.plain:
             return 0
         at = dict(zip(self._keys, domains, strict=True))
         most = 0

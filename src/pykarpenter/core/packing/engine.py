@@ -6,8 +6,9 @@ empty engine the answer is the same, only later.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.core.interning import ResourceColumns
@@ -39,8 +40,10 @@ from pykarpenter.core.topology.default_spread import DefaultSpread
 MAX_INTERNED = 200_000
 
 
-# Batches up to this size that leave pods out because of the order in which others were placed get a second look.
+# Batches up to this size that leave pods out because of the order in which others were placed are looked at again:
+# pod by pod, and so many times with the pods first that had no place before.
 SECOND_LOOK = 400
+LOOKS = 3
 
 NO_PLACE = "no machine, existing or new, can take the pod"
 
@@ -51,6 +54,20 @@ class ReservationOptions:
 
     mode: str = STRICT
     credits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How pods are gone through: `plain` takes them one by one and keeps machines open, the urgent ones come first.
+
+    Going pod by pod is slower and no cheaper, but at times it finds one more place.
+    """
+
+    plain: bool = False
+    urgency: Mapping[str, int] = field(default_factory=dict)
+
+
+USUAL = Way()
 
 
 class PackingEngine:
@@ -161,15 +178,44 @@ class Decision:
             self._engine, self._snapshot, self._settings, self._should_stop, self._reservations, modest=False
         )
         other = bold.plan_for(pending, leaving)
-        return other if _placed(other) > _placed(plan) else plan
+        return other if len(_placed(other)) > len(_placed(plan)) else plan
 
     def plan_for(self, pending: list[Pod], leaving: list[Pod]) -> LaunchPlan:
         """Place these pods; pending ones are validated, leaving ones were accepted once."""
         plan = self.plan_on(self._nodes(leaving), pending, leaving)
         if len(pending) + len(leaving) > SECOND_LOOK or not self._order_matters:
             return plan
-        again = self.plan_on(self._nodes(leaving), pending, leaving, plain=True)
-        return again if _placed(again) > _placed(plan) else plan
+        way = self._better_way(plan, pending, leaving)
+        return plan if way is None else self.plan_on(self._nodes(leaving), pending, leaving, way=way)
+
+    def _better_way(self, plan: LaunchPlan, pending: list[Pod], leaving: list[Pod]) -> Way | None:
+        """A way of going through the pods that serves them better; None when none was found."""
+        settings = replace(self._settings, effort="off")
+        quick = Decision(
+            self._engine, self._snapshot, settings, self._should_stop, self._reservations, False, self._modest
+        )
+        plain = Way(plain=True)
+        one_by_one = quick.plan_on(self._nodes(leaving), pending, leaving, way=plain)
+        # A pod that has a place when all come in their order does not lose it to others that come later.
+        expected = _placed(one_by_one)
+
+        def worth(other: LaunchPlan) -> tuple[int, int]:
+            return len(_placed(other) & expected), len(_placed(other))
+
+        most, best = worth(plan), None
+        if worth(one_by_one) > most:
+            most, best = worth(one_by_one), plain
+        other, urgency = plan, Counter[str]()
+        for _ in range(LOOKS):
+            left = other.unschedulable.keys()
+            urgency.update(left)
+            way = Way(urgency=dict(urgency))
+            other = quick.plan_on(self._nodes(leaving), pending, leaving, way=way)
+            if worth(other) > most:
+                most, best = worth(other), way
+            if not other.unschedulable or other.unschedulable.keys() == left or self._should_stop():
+                break
+        return best
 
     def _nodes(self, leaving: list[Pod]) -> NodeTable:
         return self._engine.node_table(self._snapshot, self._settings, keys_of(leaving))
@@ -180,13 +226,10 @@ class Decision:
         pending: list[Pod],
         leaving: list[Pod],
         moving: Sequence[Pod] = (),
-        plain: bool = False,
+        way: Way = USUAL,
     ) -> LaunchPlan:
-        """Place pods on these machines and new ones; `moving` pods could as well stay where they are.
-
-        `plain` goes pod by pod and keeps machines open: slower, no cheaper, but at times it finds one more place.
-        """
-        kernel, batch = self._prepared(nodes, pending, leaving, moving, plain)
+        """Place pods on these machines and new ones; `moving` pods could as well stay where they are."""
+        kernel, batch = self._prepared(nodes, pending, leaving, moving, way)
         timed_out = self._run(kernel, batch.classes)
         left = [cls for cls in batch.classes if cls.left]
         self._order_matters = not timed_out and any(self._worth_retrying(kernel, cls) for cls in left)
@@ -197,16 +240,16 @@ class Decision:
         return self._prepared(nodes, [], [], moving)
 
     def _prepared(
-        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], plain: bool = False
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], way: Way = USUAL
     ) -> tuple[Kernel, Batch]:
-        batch = self._batch(nodes, pending, leaving, moving, plain)
+        batch = self._batch(nodes, pending, leaving, moving, way)
         shapes, _ = self._engine.daemons(self._snapshot, self._settings)
         credited = frozenset(self._reservations.credits)
         self._supply = self._engine.supplies.supply(self._snapshot, self._settings, shapes, credited, nodes)
-        return self._kernel(batch, nodes, keys_of([*leaving, *moving]), plain), batch
+        return self._kernel(batch, nodes, keys_of([*leaving, *moving]), way.plain), batch
 
     def _batch(
-        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], singly: bool
+        self, nodes: NodeTable, pending: list[Pod], leaving: list[Pod], moving: Sequence[Pod], way: Way
     ) -> Batch:
         keys: set[str] = set()
         for _, pod in nodes.guarded:
@@ -214,7 +257,7 @@ class Decision:
         constraints = self._settings.default_spread
         default = DefaultSpread(constraints, self._snapshot.selectors) if constraints else None
         builder = ClassBuilder(self._snapshot, self._settings, self._engine.memo, default)
-        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys, moving, singly)
+        batch = builder.build([*pending, *self._snapshot.buffer_pods], leaving, keys, moving, way.plain, way.urgency)
         for cls in batch.classes:
             self._engine.columns.add(cls.requests)
         return batch
@@ -354,8 +397,8 @@ def _stopped_by_limits(plan: LaunchPlan) -> bool:
     return any(pool.why is Why.LIMITS for refusal in plan.unschedulable.values() for pool in refusal.pools)
 
 
-def _placed(plan: LaunchPlan) -> int:
-    return sum(len(claim.pods) for claim in plan.claims) + sum(len(node.pods) for node in plan.existing)
+def _placed(plan: LaunchPlan) -> frozenset[str]:
+    return frozenset(key for part in (plan.claims, plan.existing) for item in part for key in item.pods)
 
 
 def _total_price(claims: list[PlannedClaim]) -> float | None:

@@ -206,6 +206,43 @@ class Kernel:
                     if domain not in now:
                         group.add(domain, -share.count)
 
+    def tilts(self, cls: PodClass, position: int, after: Kind) -> bool:
+        """Whether pods that stand on a claim would break a spread they count in, were it known to be there.
+
+        They may have come before the pods that insist on the spread; kube-scheduler is free to bind them first.
+        """
+        before, topology = self.kinds.kinds[int(self.claims.kinds[position])], self.topology
+        if self.plain or before is after:
+            return False
+        peers: dict[int, int] = {}
+        groups = {}
+        for share in self.claims.shares[position]:
+            for group in share.members.counted_by:
+                if group.binding:
+                    groups[id(group)] = group
+                    peers[id(group)] = peers.get(id(group), 0) + share.count
+        for key, group in groups.items():
+            was = topology.domains_taken(group, before)
+            more = peers[key] + (group in cls.counted_by)
+            if any(d not in was and topology.exceeds(group, d, more) for d in topology.domains_taken(group, after)):
+                return True
+        return False
+
+    def _untilted(self, cls: PodClass, found: Ints, become: dict[int, Kind]) -> Ints:
+        """Without the claims that the pod would pin to a domain where their own pods break a spread."""
+        pinning = [
+            index
+            for index, kind in become.items()
+            if any(kind.single(key) and not self.kinds.kinds[index].single(key) for key in self.topology.binding_keys)
+        ]
+        if not pinning or self.plain:
+            return found
+        kinds = self.claims.kinds[found]
+        asked = np.isin(kinds, pinning)
+        for at in np.flatnonzero(asked).tolist():
+            asked[at] = self.tilts(cls, int(found[at]), become[int(kinds[at])])
+        return found[~asked]
+
     # The three stages for classes without rules over keys other than hostname.
 
     def fill(self, cls: PodClass, rung: Rung) -> int:
@@ -252,6 +289,7 @@ class Kernel:
         found = rooms.nonzero()[0]
         if not len(found):
             return 0
+        found = self._untilted(cls, found, become)
         found = found[np.argsort(self.claims.pods[found], kind="stable")]
         # A claim that holds a unit of a reservation may lose it by the pod's requirements.
         care = any(kind.needs_care for kind in become.values()) or any(self.claims.holds.values())
@@ -346,8 +384,8 @@ class Kernel:
         template = kind.template
         if template.remaining is None:
             return kind
-        # Only some types bring devices, perhaps none of the small ones.
-        bold = not self.modest or NODES in template.remaining or bool(kind.min_values) or bool(cls.devices)
+        # Only some types bring devices or are reserved, perhaps none of the small ones.
+        bold = not self.modest or NODES in template.remaining or kind.needs_care or bool(cls.devices)
         shares = (1,) if bold else _SHARES_OF_LIMITS
         for share in shares:
             allowed = template.within_limits(share)

@@ -41,6 +41,9 @@ class Ladders:
         for cls, rungs in owned:
             cls.counted_by, selecting = self._groups_selecting(cls)
             cls.rungs = [self._rung(cls, rung, groups, selecting, given_up) for rung, groups, given_up in rungs]
+            for item in cls.rungs[-1].zonal:
+                if item.group.rule.kind is GroupKind.SPREAD:
+                    self._topology.bind(item.group)
 
     def _guard_bound_pods(self, in_batch: frozenset[str]) -> None:
         for index, pod in self._topology.nodes.guarded:

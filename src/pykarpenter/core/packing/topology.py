@@ -62,6 +62,8 @@ class Topology:
         self._namespaces = namespaces
         self._rules = rules
         self.groups: dict[GroupRule, Group] = {}
+        # Keys other than hostname over which some pod insists on a spread.
+        self.binding_keys: list[str] = []
         self._universe: dict[str, dict[str, list[tuple[Taint, ...]]]] = {}
         self._known: dict[tuple[GroupRule, tuple[Toleration, ...]], list[str]] = {}
         self._passing: dict[NodeFilter, Bools] = {}
@@ -191,11 +193,26 @@ class Topology:
                 if not restricted or any(first_untolerated(taints, tolerations) is None for taints in taint_sets)
             }
             ids, values = self.nodes.column(rule.key)
-            passing = self.passing(rule.node_filter)
-            domains.update(values[i] for i in np.unique(ids[passing & self.nodes.has_node & (ids >= 0)]).tolist())
+            # A machine that is leaving takes no pod: its domain would only hold the others down to what it lacks.
+            stays = self.passing(rule.node_filter) & self.nodes.has_node & (np.arange(len(ids)) < self.nodes.targets)
+            domains.update(values[i] for i in np.unique(ids[stays & (ids >= 0)]).tolist())
             domains.update(group.counts)
             found = self._known[question] = sorted(domains)
         return found
+
+    def bind(self, group: Group) -> None:
+        """Some pod insists on this spread, whatever preferences it gives up."""
+        group.binding = True
+        if group.rule.key not in self.binding_keys:
+            self.binding_keys.append(group.rule.key)
+
+    def exceeds(self, group: Group, domain: str, more: int) -> bool:
+        """Whether so many more pods in a domain break a spread, for a pod that may go to any domain."""
+        known = self.known(group, group.rule.node_filter.tolerations or ())
+        lowest = min((group.counts.get(other, 0) for other in known), default=0)
+        if len(known) < (group.rule.min_domains or 0):
+            lowest = 0
+        return group.counts.get(domain, 0) + more - lowest > group.rule.max_skew
 
     def _provided(self, key: str) -> dict[str, list[tuple[Taint, ...]]]:
         """Values of a key that pools can provide, each with the taints of the pools that do."""

@@ -7,7 +7,7 @@ counted by position; domains of other keys are counted by value.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -79,6 +79,8 @@ class Group:
     node_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     claim_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     host_total: int = 0
+    # Whether some pod insists on this spread over domains other than hosts.
+    binding: bool = False
 
     @property
     def is_host(self) -> bool:
@@ -89,7 +91,9 @@ class Group:
 
     def copy(self) -> Group:
         """A group that can be counted further without touching this one."""
-        return Group(self.rule, dict(self.counts), self.node_counts.copy(), self.claim_counts.copy(), self.host_total)
+        return replace(
+            self, counts=dict(self.counts), node_counts=self.node_counts.copy(), claim_counts=self.claim_counts.copy()
+        )
 
     def grow(self, claims: int) -> None:
         """Make room for that many claims."""
