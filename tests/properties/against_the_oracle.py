@@ -19,11 +19,14 @@ import msgspec
 
 from pykarpenter.api import labels
 from pykarpenter.core.packing import pack
+from pykarpenter.core.packing.care import FALLBACK, STRICT
+from pykarpenter.core.packing.engine import Decision, PackingEngine, ReservationOptions
+from pykarpenter.core.packing_settings import never_stop
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.conversion import as_launch_plan
 from tests.reference.generator import Case, generate
-from tests.reference.packer import ALL_TIES, NO_DEVICES, NO_VOLUME, pack_reference
+from tests.reference.packer import ALL_TIES, NO_DEVICES, NO_POOLS, NO_VOLUME, pack_reference
 from tests.reference.validator import validate
 
 
@@ -55,7 +58,13 @@ def problems(seed: int) -> list[str]:
     plan = pack(case.snapshot, case.settings)
     found = validate(case.snapshot, case.settings, plan) if answer.is_legal else []
     found += [f"tried: {key} should not have been" for key in sorted(placed_by(plan) - answer.tried)]
-    return [*found, *_left_out(answer, placed_by(plan)), *_founders(answer, plan)]
+    return [
+        *found,
+        *_left_out(answer, placed_by(plan)),
+        *_founders(answer, plan),
+        *_alone(case),
+        *_reserved_modes(case),
+    ]
 
 
 def unsteady(seed: int) -> list[str]:
@@ -113,7 +122,7 @@ def _short_of(case: Case, wanted: frozenset[str], placed: frozenset[str]) -> lis
     if not missing:
         return []
     snapshot = case.snapshot
-    if "reserved" in case.features or any(pool.spec.limits for pool in snapshot.node_pools):
+    if _scarce(case):
         if len(placed) >= len(wanted):
             return []
         return [f"placed: {len(placed)} pods, the plain packer {len(wanted)}; without {sorted(missing)}"]
@@ -123,11 +132,52 @@ def _short_of(case: Case, wanted: frozenset[str], placed: frozenset[str]) -> lis
     return [f"placed: the plain packer has a place for {short}"] if short else []
 
 
+def _alone(case: Case) -> list[str]:
+    """A pod that comes alone leaves nothing open: the same machine that exists, or the same pool and types."""
+    found = []
+    first = {msgspec.json.encode(pod.spec): pod for pod in reversed(case.snapshot.pods)}
+    for pod in list(first.values())[:4]:
+        snapshot = replace(case.snapshot, pods=(pod,), buffer_pods=())
+        if any(view.marked_for_deletion for view in snapshot.nodes):
+            snapshot = replace(snapshot, nodes=tuple(v for v in snapshot.nodes if not v.marked_for_deletion))
+        plan, expected = pack(snapshot, case.settings), pack_reference(snapshot, case.settings)
+        if NO_POOLS in expected.failed.values():
+            # The machines there are can be used all the same.
+            continue
+        nodes = {item.node: list(item.pods) for item in plan.existing}
+        if nodes != expected.existing:
+            found.append(f"alone: {pod.key} goes to {nodes or 'no machine there is'}, expected {expected.existing}")
+        pools = [claim.node_pool for claim in plan.claims]
+        if pools != [claim.node_pool for claim in expected.claims] and not _scarce(case):
+            found.append(f"alone: {pod.key} opens {pools}, expected {[c.node_pool for c in expected.claims]}")
+    return found
+
+
+def _scarce(case: Case) -> bool:
+    return "reserved" in case.features or any(pool.spec.limits for pool in case.snapshot.node_pools)
+
+
+def _reserved_modes(case: Case) -> list[str]:
+    """What disruption asks: reservations that are full are passed over, and units about to be free count."""
+    if "reserved" not in case.features:
+        return []
+    found = []
+    for name, credit in (("fallback", {}), ("credit", {"cr-0": 2, "cr-1": 1})):
+        options = ReservationOptions(FALLBACK if name == "fallback" else STRICT, credit)
+        plan = Decision(PackingEngine(), case.snapshot, case.settings, never_stop, options).plan()
+        expected = pack_reference(
+            case.snapshot, case.settings, credit=credit, strict_reserved=options.mode == STRICT
+        ).placed
+        if len(placed_by(plan)) < len(expected):
+            found.append(f"{name}: {len(placed_by(plan))} pods, the plain packer {len(expected)}")
+    return found
+
+
 def _founders(answer: Answer, plan: LaunchPlan) -> list[str]:
     """A pod without rules about others gets the machine that it would get alone: the pool's order, its preferences."""
     case = answer.case
     snapshot = case.snapshot
-    scarce = "reserved" in case.features or any(pool.spec.limits for pool in snapshot.node_pools)
+    scarce = _scarce(case)
     if case.features & {"pod-anti-affinity", "bound-anti-affinity", "default-spread"}:
         return []
     pods = {pod.key: pod for pod in snapshot.pods}

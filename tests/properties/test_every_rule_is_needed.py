@@ -32,6 +32,7 @@ from pykarpenter.core.packing import (
 from pykarpenter.core.topology import groups
 from pykarpenter.core.topology.groups import GroupKind
 from tests.properties.against_the_oracle import problems, reference
+from tests.properties.more_switches import MORE_RULES
 
 SEEDS = range(1, 301)
 MANY = 2**31
@@ -334,6 +335,8 @@ RULES: dict[str, tuple[Off, int]] = {
     "minValues": (_answer(care.Care, "unmet", []), 6),
     "reservations: units": (_units, 1),
     "reservations: a pod waits for a full one": (_no_waiting, 102),
+    "resources: of overlays": (_without_resource("example.com/fpga"), 1),
+    **MORE_RULES,
 }
 
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from pykarpenter.api import labels
 from pykarpenter.core import resources
+from pykarpenter.core.instance_types import InstanceType
 from pykarpenter.core.plans import ExistingPlacement, LaunchPlan, OfferingChoice, PlannedClaim
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.requirements import to_expressions
 from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.packer import ReferencePlan
+
+
+def _overlay_annotations(types: list[InstanceType]) -> dict[str, str]:
+    found = {}
+    if any(offering.price_overlaid for item in types for offering in item.offerings):
+        found[labels.PRICE_OVERLAY_APPLIED] = "true"
+    if any(item.capacity_overlaid for item in types):
+        found[labels.CAPACITY_OVERLAY_APPLIED] = "true"
+    return found
 
 
 def as_launch_plan(snapshot: ClusterSnapshot, plan: ReferencePlan) -> LaunchPlan:
@@ -32,6 +42,7 @@ def as_launch_plan(snapshot: ClusterSnapshot, plan: ReferencePlan) -> LaunchPlan
                 choice=OfferingChoice(claim.instance_types[0], "", "", claim.price),
                 max_capacity=resources.add(most, {"nodes": 1}),
                 labels={**custom, **template.metadata.labels},
+                annotations=_overlay_annotations([types[t] for t in claim.instance_types]),
             )
         )
     return LaunchPlan(

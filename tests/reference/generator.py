@@ -19,6 +19,7 @@ from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.requirements import Requirements, requirement
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView, SelectorObjects, VolumeObjects
+from tests.reference.extras import with_extras
 
 ZONES = ["zone-a", "zone-b", "zone-c"]
 RESERVATION = "pykarpenter.sh/reservation-id"
@@ -79,6 +80,7 @@ class Generator:
             volumes=VolumeObjects(self.claims, self.volumes, classes, csi_nodes),
             selectors=self._selectors(),
         )
+        snapshot, settings = with_extras(self.seed, snapshot, settings, self.features)
         return Case(self.seed, snapshot, settings, self.features)
 
     def _settings(self) -> PackingSettings:

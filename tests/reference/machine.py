@@ -152,7 +152,30 @@ def claim_machine(
     return Machine(name, merged, tuple(pool.spec.template.spec.taints), pods, False)
 
 
+_GOING = {
+    ("node.kubernetes.io/not-ready", "NoSchedule"),
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoSchedule"),
+    ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
+    ("karpenter.sh/unregistered", "NoExecute"),
+    ("karpenter.sh/rebooting", "NoSchedule"),
+}
+
+
+def taints_that_count(view: NodeView) -> tuple[Taint, ...]:
+    """A machine of ours that is coming up or rebooting is looked at without the taints that go by themselves."""
+    if view.node is None:
+        return view.taints
+    raw = tuple(view.node.spec.taints)
+    if not view.managed or (view.initialized and not view.rebooting):
+        return raw
+    startup = {(t.key, t.effect) for t in (view.claim.spec.startup_taints if view.claim else ())}
+    return tuple(
+        t for t in raw if (t.key, t.effect) not in _GOING | startup and not t.key.startswith("readiness.k8s.io/")
+    )
+
+
 def existing_machine(view: NodeView, pods: list[Pod]) -> Machine:
     values = {key: {value} for key, value in view.labels.items()}
     values.setdefault(keys.HOSTNAME, {view.name})
-    return Machine(view.name, values, view.taints, pods, True, list(view.pods))
+    return Machine(view.name, values, taints_that_count(view), pods, True, list(view.pods))

@@ -22,6 +22,7 @@ from tests.reference.supply import Claim, Existing, Template
 
 NO_DEVICES = "dynamic resources are not supported"
 NO_VOLUME = "volume lookup failed"
+NO_POOLS = "no dynamic nodepools found"
 
 
 @dataclass
@@ -96,6 +97,8 @@ class World:
         self.targets: list[Existing] = []
         self.placed: list[tuple[Pod, Existing | Claim]] = []
         self.bound: list[tuple[Pod, NodeView]] = []
+        # Terminating pods count for no spread, but their own anti-affinity holds until they are gone.
+        self.guards: list[tuple[Pod, NodeView]] = []
 
     def pick_domain(self, equals: list[str]) -> str:
         return max(equals) if self.ties.last_domain_first else min(equals)
@@ -152,15 +155,13 @@ def pack_reference(
     world = World(snapshot, settings, credit or {}, strict_reserved, ties)
     pods = _batch(snapshot, settings, plan)
     batch_uids = {p.key for p in pods}
-    world.bound = [
-        (p, n)
-        for n in snapshot.nodes
-        for p in n.pods
-        if not selection.is_terminal(p) and not p.is_deleting and p.key not in batch_uids
+    world.guards = [
+        (p, n) for n in snapshot.nodes for p in n.pods if not selection.is_terminal(p) and p.key not in batch_uids
     ]
+    world.bound = [(p, n) for p, n in world.guards if not p.is_deleting]
     pools = supply.usable_pools(snapshot, settings.managed_class_kinds)
     if not pools:
-        plan.failed = {p.key: "no dynamic nodepools found" for p in pods}
+        plan.failed = {p.key: NO_POOLS for p in pods}
         return plan
     for pool in pools:
         if not snapshot.instance_types.get(pool.name):

@@ -19,6 +19,7 @@ from pykarpenter.core.requirements import Requirements, from_expressions, from_l
 from pykarpenter.core.resources import Resources
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 from pykarpenter.core.taints import first_untolerated
+from tests.reference.machine import taints_that_count
 from tests.reference.selection import is_daemon
 from tests.reference.volumes import drivers, merge_drivers
 
@@ -63,7 +64,7 @@ class Existing:
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        return self.view.taints
+        return taints_that_count(self.view)
 
 
 @dataclass
@@ -204,7 +205,7 @@ def existing_target(
     requirements = from_labels(values, rules)
     expected: Resources = {}
     for pod in daemons:
-        if first_untolerated(hard(view.taints), pod.spec.tolerations) is not None:
+        if first_untolerated(hard(taints_that_count(view)), pod.spec.tolerations) is not None:
             continue
         if requirements.compatible(daemon_terms(pod, rules)[0]):
             expected = resources.add(expected, resources.pod_requests(pod))

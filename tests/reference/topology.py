@@ -10,6 +10,7 @@ from pykarpenter.api.meta import LabelSelector, LabelSelectorRequirement
 from pykarpenter.api.pods import Pod, PodAffinityTerm, Toleration, TopologySpreadConstraint
 from pykarpenter.core.requirements import Requirement, Requirements, from_expressions, from_labels
 from pykarpenter.core.taints import first_untolerated
+from tests.reference.machine import taints_that_count
 from tests.reference.selection import selector_matches
 
 
@@ -128,7 +129,7 @@ def domain_counts(group: Group, world) -> dict[str, int]:
         values = dict(view.labels)
         values.setdefault(labels.HOSTNAME, view.name)
         domain = values.get(group.key)
-        if domain is None or not group.passes_filter(from_labels(values, world.rules), view.taints):
+        if domain is None or not group.passes_filter(from_labels(values, world.rules), taints_that_count(view)):
             continue
         counts[domain] = counts.get(domain, 0) + 1
     for pod, target in world.placed:
@@ -154,7 +155,7 @@ def _target_domains(target, group: Group, world) -> list[str]:
 def blocked_by_mirrors(pod: Pod, key_filter: str, world) -> set[str]:
     """Domains of a key where a pod with required anti-affinity against this pod is or could be."""
     blocked: set[str] = set()
-    for owner, view in world.bound:
+    for owner, view in world.guards:
         for term in required_anti_terms(owner):
             group = affinity_group(owner, term, "anti", world)
             if group.key != key_filter or not group.selects(pod) or view.node is None:
@@ -173,7 +174,7 @@ def blocked_by_mirrors(pod: Pod, key_filter: str, world) -> set[str]:
 
 def mirror_keys(pod: Pod, world) -> list[str]:
     keys: set[str] = set()
-    for owner, _ in [*world.bound, *world.placed]:
+    for owner, _ in [*world.guards, *world.placed]:
         for term in required_anti_terms(owner):
             group = affinity_group(owner, term, "anti", world)
             if group.selects(pod):

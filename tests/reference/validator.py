@@ -29,6 +29,7 @@ from tests.reference.machine import (
     machine_labels,
     node_affinity_holds,
     pod_host_ports,
+    taints_that_count,
     tolerated,
 )
 from tests.reference.selection import claim_names, provisionable
@@ -118,7 +119,36 @@ def _check_claim(
             report.add("offering", f"{name}: {type_name} has no launchable offering that fits")
         combinations += found
     _check_min_values(claim, pool, types, settings, name, report)
+    _check_emission(claim, types, name, report)
     return claim_machine(claim, index, pool, types, mine)
+
+
+def _check_emission(claim: PlannedClaim, types: Mapping[str, InstanceType], name: str, report: Report) -> None:
+    """Cheapest first, and overlays that changed one of the types are named."""
+    kept = [types[t] for t in claim.instance_types if t in types]
+    # An offering with less capacity than its type may be too small for the pods: such a price may be left out.
+    ways = [[_price(item, claim, fitting) for item in kept] for fitting in (True, False)]
+    if not any(prices == sorted(prices) for prices in ways):
+        report.add("emission", f"{name}: types are not in the order of their prices")
+    if claim.choice.price is not None and all(claim.choice.price != prices[0] for prices in ways):
+        report.add("emission", f"{name}: chosen at {claim.choice.price}, the cheapest offering is {ways[0][0]}")
+    for key, applied in (
+        (keys.PRICE_OVERLAY_APPLIED, any(o.price_overlaid for item in kept for o in item.offerings)),
+        (keys.CAPACITY_OVERLAY_APPLIED, any(item.capacity_overlaid for item in kept)),
+    ):
+        if (claim.annotations.get(key) == "true") is not applied:
+            report.add("emission", f"{name}: annotation {key} is wrong")
+
+
+def _price(item: InstanceType, claim: PlannedClaim, fitting: bool) -> float:
+    offered = [
+        o
+        for o in item.offerings
+        if o.launchable
+        and _offering_allowed(claim.requirements, o)
+        and (not fitting or resources.fits(claim.requests, item.allocatable(o)))
+    ]
+    return min((o.price for o in offered if o.price is not None), default=float("inf"))
 
 
 def _check_type(
@@ -246,7 +276,7 @@ def _check_existing(
     mine = [pods[key] for key in placed if key in pods]
     values = {key: {value} for key, value in view.labels.items()}
     for pod in mine:
-        if not tolerated(pod.spec.tolerations, view.taints):
+        if not tolerated(pod.spec.tolerations, taints_that_count(view)):
             report.add("taints", f"{view.name}: {pod.key} tolerates not all taints")
         if not node_affinity_holds(pod, values):
             report.add("requirements", f"{view.name}: {pod.key} refuses its labels")
@@ -263,7 +293,7 @@ def _check_existing(
 
 def _daemons_to_come(snapshot: ClusterSnapshot, view: NodeView, values: Mapping[str, set[str]]) -> resources.Resources:
     """What DaemonSets will still ask of a node beyond what their pods there have already."""
-    wanted = resources.total(resources.pod_requests(p) for p in _daemons_on(snapshot, view.taints, values))
+    wanted = resources.total(resources.pod_requests(p) for p in _daemons_on(snapshot, taints_that_count(view), values))
     there = resources.total(
         resources.pod_requests(p) for p in view.pods if any(o.kind == "DaemonSet" for o in p.metadata.owner_references)
     )

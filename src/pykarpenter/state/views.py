@@ -15,7 +15,7 @@ most it can turn out to have, because that is what counts against the pool's lim
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pykarpenter.api import labels
 from pykarpenter.api.meta import condition_status
@@ -109,6 +109,11 @@ def _taints(node: Node | None, claim: NodeClaim | None, described_by_claim: bool
         found = claim.spec.taints
     else:
         found = node.spec.taints if node is not None else []
+    return taints_in_force(found, claim, hides=hides)
+
+
+def taints_in_force(found: Sequence[Taint], claim: NodeClaim | None, *, hides: bool) -> tuple[Taint, ...]:
+    """The taints that keep pods away; `hides` leaves out those that go by themselves once the machine is up."""
     if not hides:
         return tuple(found)
     startup = {(taint.key, taint.effect) for taint in (claim.spec.startup_taints if claim is not None else ())}

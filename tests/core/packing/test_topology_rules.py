@@ -332,3 +332,22 @@ def test_prefer_no_schedule_is_only_a_preference() -> None:
     assert on_nodes(plan) == {"node-1": ["default/pod"]}
     other = plan_of([make_pod()], pools=[make_pool("a"), make_pool("soft", taints=[soft], weight=5)])
     assert other.claims[0].node_pool == "a"
+
+
+@pytest.mark.promise("SCH-11.1")
+def test_a_zone_that_only_a_leaving_node_has_holds_no_spread_down() -> None:
+    """No pod can go there, so its emptiness says nothing about the others."""
+    leaving = make_node(zone="zone-gone", marked_for_deletion=True)
+    pods = make_pods(6, labels=WEB, topology_spread_constraints=[spread(labels.ZONE, WEB)])
+    plan = plan_of(pods, nodes=[leaving])
+    assert zone_counts(plan) == [2, 2, 2]
+    assert not plan.unschedulable
+
+
+@pytest.mark.promise("SCH-10.1")
+def test_pods_left_out_by_the_order_of_others_are_tried_first_once_more() -> None:
+    """One pod keeps away from all others of its kind in the zone: coming last it would find no zone free."""
+    lonely = make_pod("zz", cpu="100m", labels={"app": "lonely"}, affinity=apart(affinity_term(labels.ZONE, WEB)))
+    pods = make_pods(3, labels=WEB, cpu="1500m", topology_spread_constraints=[spread(labels.ZONE, WEB, skew=3)])
+    plan = plan_of([*pods, lonely], types=[SMALL])
+    assert not plan.unschedulable

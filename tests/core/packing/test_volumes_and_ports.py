@@ -31,7 +31,16 @@ from pykarpenter.api.storage import (
 from pykarpenter.core.reasons import Why
 from pykarpenter.core.snapshot import VolumeObjects
 from tests.core.packing.support import on_nodes, per_claim, plan_of
-from tests.support.builders import bound_pod, expression, make_daemon_set, make_node, make_pod, make_pods, make_type
+from tests.support.builders import (
+    bound_pod,
+    expression,
+    make_daemon_set,
+    make_node,
+    make_pod,
+    make_pods,
+    make_pool,
+    make_type,
+)
 
 DRIVER = "csi.test"
 
@@ -200,3 +209,14 @@ def test_existing_nodes_keep_their_published_limits() -> None:
     assert lands(2)
     assert lands(None)
     assert not lands(None, published=False)
+
+
+@pytest.mark.promise("SCH-9.2")
+def test_the_order_of_machines_and_pools_goes_before_the_order_of_volume_alternatives() -> None:
+    """A volume of two zones does not send its pod past a machine, nor past the pool of more weight."""
+    volumes = objects(claim("data", volume="pv"), volume("pv", "zone-a", "zone-c"))
+    nodes = [make_node("node-1", zone="zone-c"), make_node("node-2", zone="zone-a")]
+    assert on_nodes(plan_of([mounting("pod", "data")], volumes=volumes, nodes=nodes)) == {"node-1": ["default/pod"]}
+    heavy = make_pool("heavy", weight=50, requirements=[expression(labels.ZONE, "In", "zone-c")])
+    plan = plan_of([mounting("pod", "data")], volumes=volumes, pools=[make_pool("light"), heavy])
+    assert [(c.node_pool, c.choice.zone) for c in plan.claims] == [("heavy", "zone-c")]

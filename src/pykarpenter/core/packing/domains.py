@@ -70,12 +70,15 @@ class DomainPlacer:
         return placed
 
     def _survey(self) -> list[_Field]:
-        return [self._field(guest) for guest in self._rung.guests]
+        fields = [self._field(guest) for guest in self._rung.guests]
+        # A machine that exists is tried once, by whichever alternative suits it.
+        fields[0].node_rooms = self._kernel.any_node_rooms(self._cls, self._rung)
+        self._gather_nodes(fields[0])
+        return fields
 
     def _field(self, guest: int) -> _Field:
         kernel, cls, rung = self._kernel, self._cls, self._rung
-        found = _Field(guest, kernel.node_rooms(cls, rung, guest))
-        self._gather_nodes(found)
+        found = _Field(guest, np.zeros(kernel.nodes.targets, dtype=np.int64))
         if kernel.claims.count:
             found.claim_rooms, found.become = kernel.claim_rooms(cls, rung, guest)
             self._gather_claims(found)
@@ -193,19 +196,14 @@ class DomainPlacer:
         return self._first(admitted)
 
     def _first(self, admitted: Open) -> int:
-        for found in self._fields:
-            placed = self._on_node(found, admitted)
-            if placed:
-                return placed
+        placed = self._on_node(self._fields[0], admitted)
+        if placed:
+            return placed
         for found in self._fields:
             placed = self._on_claim(found, admitted)
             if placed:
                 return placed
-        for found in self._fields:
-            placed = self._on_new(found, admitted)
-            if placed or self._kernel.deferred:
-                return placed
-        return 0
+        return self._on_new(admitted)
 
     def _allowance(self, admitted: Open, domains: tuple[str, ...]) -> int:
         return min(admitted[key].get(domain, 0) for key, domain in zip(self._keys, domains, strict=True))
@@ -226,8 +224,7 @@ class DomainPlacer:
                 cell.at += 1
                 continue
             count = min(room, cls.left, self._allowance(admitted, domains))
-            for other in self._fields:
-                other.node_rooms[index] -= count
+            found.node_rooms[index] -= count
             return kernel.put_on_nodes(cls, np.array([index]), np.array([count]))
 
     def _on_claim(self, found: _Field, admitted: Open) -> int:
@@ -366,29 +363,34 @@ class DomainPlacer:
             pinned = self._kernel.kinds.pin(pinned, key, value)
         return pinned
 
-    def _on_new(self, found: _Field, admitted: Open) -> int:
+    def _on_new(self, admitted: Open) -> int:
         kernel, cls, rung = self._kernel, self._cls, self._rung
         cap = min(kernel.new_host_cap(rung), 1 if cls.ports else MANY)
         if cap <= 0:
             return 0
-        for root in kernel.roots_for(cls, rung, found.guest):
-            kind = kernel.opening_kind(root, cls, rung, found.guest)
-            if kind is None:
-                continue
-            for domains, pinned in self._pinnings(kind, admitted):
-                room = pinned.room(cls.vector)
-                if room <= 0:
-                    kernel.deferred = kernel.deferred or kernel.care.full_reservation(pinned, cls.vector)
-                    continue
-                count = min(room, cap, cls.left, self._allowance(admitted, domains))
-                placed = kernel.open_one(cls, pinned, count)
-                if placed:
-                    # A reservation without units stood in the way of another domain only.
-                    kernel.deferred = ""
-                    self._opened(found, room=min(room, cap) - placed)
+        for root in kernel.roots_for(cls, rung):
+            for found in self._fields:
+                kind = kernel.opening_kind(root, cls, rung, found.guest)
+                placed = self._on_new_of(kind, found, admitted, cap) if kind is not None else 0
+                if placed or kernel.deferred:
                     return placed
-            if kernel.deferred:
-                return 0
+        return 0
+
+    def _on_new_of(self, kind: Kind, found: _Field, admitted: Open, cap: int) -> int:
+        """A new machine of one pool, by one volume alternative."""
+        kernel, cls = self._kernel, self._cls
+        for domains, pinned in self._pinnings(kind, admitted):
+            room = pinned.room(cls.vector)
+            if room <= 0:
+                kernel.deferred = kernel.deferred or kernel.care.full_reservation(pinned, cls.vector)
+                continue
+            count = min(room, cap, cls.left, self._allowance(admitted, domains))
+            placed = kernel.open_one(cls, pinned, count)
+            if placed:
+                # A reservation without units stood in the way of another domain only.
+                kernel.deferred = ""
+                self._opened(found, room=min(room, cap) - placed)
+                return placed
         return 0
 
     def _opened(self, found: _Field, room: int) -> None:

@@ -250,20 +250,24 @@ class Kernel:
         placed = 0
         while cls.left:
             single = self.starts_affinity(rung)
-            step = sum(self._fill_nodes(cls, rung, guest, single) for guest in rung.guests if cls.left)
-            if not (single and step):
+            step = self._fill_nodes(cls, rung, single)
+            if cls.left and not (single and step):
                 step += sum(self._fill_claims(cls, rung, guest, single) for guest in rung.guests if cls.left)
-            if not (single and step):
-                step += sum(self._open(cls, rung, guest, single) for guest in rung.guests if cls.left)
+            if cls.left and not (single and step):
+                step += self._open(cls, rung, single)
             placed += step
             if not step or not single:
                 return placed
         return placed
 
-    def _fill_nodes(self, cls: PodClass, rung: Rung, guest: int, single: bool) -> int:
-        if single and self.starts_affinity(rung) is False:
-            return 0
-        rooms = self.node_rooms(cls, rung, guest)
+    def any_node_rooms(self, cls: PodClass, rung: Rung) -> Ints:
+        """Rooms by whichever volume alternative suits a machine: its labels are what they are."""
+        rooms = [self.node_rooms(cls, rung, guest) for guest in rung.guests]
+        most: Ints = rooms[0] if len(rooms) == 1 else np.maximum.reduce(rooms)
+        return most
+
+    def _fill_nodes(self, cls: PodClass, rung: Rung, single: bool) -> int:
+        rooms = self.any_node_rooms(cls, rung)
         found = rooms.nonzero()[0]
         if not len(found):
             return 0
@@ -333,28 +337,35 @@ class Kernel:
 
     # New machines.
 
-    def _open(self, cls: PodClass, rung: Rung, guest: int, single: bool) -> int:
-        if single and not self.starts_affinity(rung):
-            return 0
+    def _open(self, cls: PodClass, rung: Rung, single: bool) -> int:
         placed = 0
-        for root in self.roots_for(cls, rung, guest):
-            kind = self.opening_kind(root, cls, rung, guest)
-            while kind is not None and cls.left:
-                step = self.open_some(cls, rung, kind, single)
-                placed += step
-                if not step or (single and placed):
-                    break
-                # A machine has used up some of the limits: look again at which types they allow.
-                kind = self.opening_kind(root, cls, rung, guest) if root.template.remaining is not None else kind
-            if not cls.left or self.deferred or (single and placed):
-                break
+        for root in self.roots_for(cls, rung):
+            for guest in rung.guests:
+                placed += self._open_of(root, cls, rung, guest, single)
+                if not cls.left or self.deferred or (single and placed):
+                    return placed
         return placed
 
-    def roots_for(self, cls: PodClass, rung: Rung, guest: int) -> list[Kind]:
+    def _open_of(self, root: Kind, cls: PodClass, rung: Rung, guest: int, single: bool) -> int:
+        """Open machines of one pool by one volume alternative."""
+        placed = 0
+        kind = self.opening_kind(root, cls, rung, guest)
+        while kind is not None and cls.left:
+            step = self.open_some(cls, rung, kind, single)
+            placed += step
+            if not step or single:
+                break
+            # A machine has used up some of the limits: look again at which types they allow.
+            kind = self.opening_kind(root, cls, rung, guest) if root.template.remaining is not None else kind
+        return placed
+
+    def roots_for(self, cls: PodClass, rung: Rung) -> list[Kind]:
         """The pools in the order they are tried: by weight and name, or by price per pod when cost comes first."""
         if not self.cost_first or len(self.roots) < 2:
             return self.roots
-        return sorted(self.roots, key=lambda root: self._price_per_pod(root, cls, rung, guest))
+        return sorted(
+            self.roots, key=lambda root: min(self._price_per_pod(root, cls, rung, guest) for guest in rung.guests)
+        )
 
     def _price_per_pod(self, root: Kind, cls: PodClass, rung: Rung, guest: int) -> float:
         kind = self.opening_kind(root, cls, rung, guest)
