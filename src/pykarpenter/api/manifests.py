@@ -58,7 +58,17 @@ def _shown(value: object) -> str:
 
 
 class _Loader(yaml.CSafeLoader):
-    """Kubernetes' reading of YAML: dates stay text, and 12:30 is no number."""
+    """Kubernetes' reading of YAML: dates stay text, 12:30 is no number, and a key is written once."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen and key.value != "<<":
+                problem = f"the key {key.value!r} is written twice; remove one"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            if isinstance(key.value, str):
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 # Plain scalars as Kubernetes reads them: no dates, no sexagesimal numbers.
@@ -88,14 +98,18 @@ def read_documents(text: str, source: str) -> Iterator[Document]:
         if not isinstance(raw, dict):
             place = f"{source}: document {index}"
             raise ManifestError(f"{place}: {_shown(raw)}: expected an object with apiVersion and kind")
-        yield from _unlisted(Document(source, index, _without_nulls(raw)))
+        try:
+            data = _plain(raw)
+        except _TooLarge as error:
+            raise ManifestError(f"{source}: document {index}: {error}") from error
+        yield from _unlisted(Document(source, index, data))
 
 
 def _parsed(text: str, source: str) -> Iterator[Any]:
     if text.lstrip()[:1] in ("{", "["):
         try:
             decoded = json.loads(text)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             # Flow-style YAML starts with a brace too.
             decoded = None
         if decoded is not None:
@@ -108,6 +122,8 @@ def _parsed(text: str, source: str) -> Iterator[Any]:
             raw = next(documents)
         except StopIteration:
             return
+        except RecursionError as error:
+            raise ManifestError(f"{source}: document {count + 1}: is nested too deeply; no object is") from error
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             line = f" line {mark.line + 1}" if mark is not None else ""
@@ -133,12 +149,43 @@ def _unlisted(document: Document) -> Iterator[Document]:
     yield document
 
 
+class _TooLarge(ValueError):
+    """A document that no API server would take in."""
+
+
+# Deeper than any object, and more values than a cluster of 100,000 pods has.
+_DEPTH = 100
+_VALUES = 100_000_000
+_INT64 = 2**63
+
+
+def _plain(raw: Any) -> Any:
+    """The document without nulls; anchors that are repeated without end are refused, not followed."""
+    size = _size(raw, {}, 0)
+    if size > _VALUES:
+        raise _TooLarge(f"has {size} values once its anchors are followed; write it out, at most {_VALUES}")
+    return _without_nulls(raw)
+
+
+def _size(value: Any, known: dict[int, int], depth: int) -> int:
+    if not isinstance(value, dict | list):
+        return 1
+    if depth > _DEPTH:
+        raise _TooLarge(f"is nested more than {_DEPTH} levels deep; no object is")
+    found = known.get(id(value))
+    if found is None:
+        parts = value.values() if isinstance(value, dict) else value
+        found = known[id(value)] = 1 + sum(_size(part, known, depth + 1) for part in parts)
+    return found
+
+
 def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
         return [_without_nulls(item) for item in value if item is not None]
-    return value
+    # A quantity may have more digits than an integer of 64 bits.
+    return str(value) if isinstance(value, int) and not -_INT64 <= value < _INT64 else value
 
 
 _AT = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)

@@ -22,6 +22,8 @@ _POD_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
     ("batch", "Job"): ("spec", "template", "spec"),
 }
 _COUNTS = ("replicas", "parallelism", "completions")
+_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+_TOLERATIONS = ("", "Exists", "Equal", "Gt", "Lt")
 
 
 def has_pods(group: str, kind: str) -> bool:
@@ -37,7 +39,10 @@ def workload_problems(group: str, kind: str, body: Mapping[str, Any]) -> Iterato
     found: Any = body
     for part in path:
         found = found.get(part) if isinstance(found, dict) else None
-    yield from _pod_spec(found, ".".join(path))
+    meta = body.get("metadata")
+    # A workload that a cluster has taken in may be shown without its template; its pods are what counts.
+    if found is not None or path == ("spec",) or not (isinstance(meta, dict) and meta.get("uid")):
+        yield from _pod_spec(found, ".".join(path))
     spec = body.get("spec")
     for name in _COUNTS:
         count = spec.get(name) if isinstance(spec, dict) else None
@@ -46,7 +51,9 @@ def workload_problems(group: str, kind: str, body: Mapping[str, Any]) -> Iterato
 
 
 def _pod_spec(spec: Any, path: str) -> Iterator[Problem]:
-    if not isinstance(spec, dict) or not spec:
+    if spec is None:
+        yield Problem(f"{path}.containers", None, "a pod needs at least one container")
+    if not isinstance(spec, dict):
         return
     if not spec.get("containers"):
         yield Problem(f"{path}.containers", spec.get("containers"), "a pod needs at least one container")
@@ -56,9 +63,26 @@ def _pod_spec(spec: Any, path: str) -> Iterator[Problem]:
     yield from _resources(spec.get("resources"), f"{path}.resources")
     yield from quantity_problems(spec.get("overhead"), f"{path}.overhead")
     for index, constraint in enumerate(_items(spec.get("topologySpreadConstraints"))):
-        skew = constraint.get("maxSkew")
-        if isinstance(skew, int) and skew < 1:
-            yield Problem(f"{path}.topologySpreadConstraints[{index}].maxSkew", skew, "must be at least 1")
+        yield from _constraint(constraint, f"{path}.topologySpreadConstraints[{index}]")
+    for index, toleration in enumerate(_items(spec.get("tolerations"))):
+        operator = toleration.get("operator")
+        if isinstance(operator, str) and operator not in _TOLERATIONS:
+            message = f"use one of {', '.join(o for o in _TOLERATIONS if o)}"
+            yield Problem(f"{path}.tolerations[{index}].operator", operator, message)
+
+
+def _constraint(constraint: dict[str, Any], path: str) -> Iterator[Problem]:
+    skew = constraint.get("maxSkew")
+    if skew is None or (isinstance(skew, int) and skew < 1):
+        yield Problem(f"{path}.maxSkew", skew, "must be at least 1")
+    if not constraint.get("topologyKey"):
+        yield Problem(f"{path}.topologyKey", constraint.get("topologyKey"), "must name a node label")
+    if constraint.get("whenUnsatisfiable") not in _ACTIONS:
+        message = f"use {' or '.join(_ACTIONS)}"
+        yield Problem(f"{path}.whenUnsatisfiable", constraint.get("whenUnsatisfiable"), message)
+    domains = constraint.get("minDomains")
+    if isinstance(domains, int) and domains < 1:
+        yield Problem(f"{path}.minDomains", domains, "must be at least 1")
 
 
 def _items(value: Any) -> list[dict[str, Any]]:

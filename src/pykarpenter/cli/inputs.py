@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pykarpenter.api.manifests import Document, ManifestError, read_documents
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_GZIP = b"\x1f\x8b"
 
 
 def documents(sources: Iterable[str]) -> Iterator[Document]:
@@ -44,7 +47,8 @@ def is_blank(text: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data[:2] == _GZIP else data).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ManifestError(f"{path}: cannot be read: {reason}") from error

@@ -15,6 +15,7 @@ import click
 from pykarpenter.api.manifests import Document, ManifestError
 from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.cli.inputs import documents
+from pykarpenter.cli.plan_checks import InputChecks
 from pykarpenter.cli.plan_output import as_json, as_table, as_yaml
 from pykarpenter.cli.sources import live_documents, record_live
 from pykarpenter.cloud.catalog import RESERVATION_ID, Catalog, CatalogError, parse_entries, read_catalog
@@ -57,7 +58,7 @@ def _settings(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--provider", default="kwok", show_default=True, help="Whose instance types a live cluster has.")
 @click.option("--catalog", default=None, help="Instance types: kwok (default), demo or a JSON file.")
 @click.option("--deadline", type=click.FloatRange(min=0), default=None, help="Stop after this many seconds.")
-@click.option("--strict", is_flag=True, help="Refuse kinds that this command does not read.")
+@click.option("--strict", is_flag=True, help="Refuse kinds and fields that this command does not know.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True)
 @_settings
 def command(
@@ -78,8 +79,9 @@ def command(
     """
     try:
         given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
-        found = documents(sources) if sources else _live(kubeconfig, context, provider, given)
-        snapshot, settings = _read(found, catalog, strict, given)
+        checks = InputChecks(strict)
+        read = checks.passing(documents(sources)) if sources else _live(kubeconfig, context, provider, given)
+        snapshot, settings = _read(read, catalog, strict, given, checks.warnings)
     except (ManifestError, CatalogError, BadSettings, ConfigError, ApiError, UnknownProvider) as error:
         click.echo(str(error), err=True)
         return BAD_INPUT
@@ -99,7 +101,7 @@ def _live(kubeconfig: str, context: str, provider: str, flags: Mapping[str, str]
 
 
 def _read(
-    found: Iterable[Document], catalog: str | None, strict: bool, flags: dict[str, str]
+    found: Iterable[Document], catalog: str | None, strict: bool, flags: dict[str, str], odd: list[str]
 ) -> tuple[ClusterSnapshot, PackingSettings]:
     cluster = gather(found, strict)
     recorded = (cluster.recording or {}).get("settings")
@@ -111,7 +113,8 @@ def _read(
     # Pools of any class are planned for: the catalogue stands in for whatever cloud they belong to.
     settings = replace(loaded.packing(traits), managed_class_kinds=None)
     snapshot = cluster.snapshot(types.types, _now(cluster), rules)
-    for line in [*warnings, *types.warnings, *dict.fromkeys(cluster.warnings)]:
+    # Only now: what is wrong is told alone, without what is merely odd.
+    for line in [*odd, *warnings, *types.warnings, *dict.fromkeys(cluster.warnings)]:
         click.echo(f"warning: {line}", err=True)
     if cluster.skipped:
         listed = ", ".join(f"{count} {kind}" for kind, count in sorted(cluster.skipped.items()))

@@ -91,12 +91,10 @@ class ManifestCluster:
         if kind is None:
             self._other(document, strict)
             return
+        item = _named(decode(document, kind), kind)
         self._check(document)
-        item = decode(document, kind)
-        item = _named(item, kind)
         if document.kind == "StatefulSet":
-            spec = document.data.get("spec", {})
-            self.claim_templates[item.key] = spec.get("volumeClaimTemplates", []) if isinstance(spec, dict) else []
+            self.claim_templates[item.key] = _claim_templates(document)
         self.documents[id(item)] = document
         self._keep(kind, item)
 
@@ -124,6 +122,10 @@ class ManifestCluster:
         problems = list(workload_problems(document.group, document.kind, document.data))
         if not has_pods(document.group, document.kind) and isinstance(spec, dict):
             problems += quantity_problems(spec.get("limits"), "spec.limits")
+        status = document.data.get("status")
+        if isinstance(status, dict) and document.kind in ("Node", "NodeClaim"):
+            for name in ("capacity", "allocatable"):
+                problems += quantity_problems(status.get(name), f"status.{name}")
         for problem in problems:
             raise document.error(problem.path, problem.value, problem.message)
 
@@ -208,6 +210,8 @@ class ManifestCluster:
         listed = [pod if self.recorded else pending_pod(pod) for pod in self.objects.get("Pod", [])]
         for pod in [*listed, *(pod for expansion in expansions for pod in expansion.pods)]:
             state.observe(kinds.POD, None, pod)
+            if pod.spec.scheduling_gates and not pod.spec.node_name and not self.recorded:
+                self.warnings.append(f"pod {pod.key} waits for its scheduling gates; it is not planned for")
 
     def _volumes(self, state: ClusterState, expansions: list[Expansion]) -> None:
         classes: dict[str, StorageClass] = {c.name: c for c in self.objects.get("StorageClass", [])}
@@ -275,6 +279,23 @@ _PLAIN: tuple[Kind[Any], ...] = (
     kinds.STATEFUL_SET,
     kinds.REPLICATION_CONTROLLER,
 )
+
+
+def _claim_templates(document: Document) -> list[Mapping[str, Any]]:
+    """A StatefulSet's claim templates, as written; raises ManifestError when they are none."""
+    spec = document.data.get("spec")
+    found = spec.get("volumeClaimTemplates", []) if isinstance(spec, dict) else []
+    path = "spec.volumeClaimTemplates"
+    if not isinstance(found, list):
+        raise document.error(path, found, "expected a list of claims")
+    for index, template in enumerate(found):
+        try:
+            named = bool(msgspec.convert(template, PersistentVolumeClaim).name)
+        except msgspec.ValidationError as error:
+            raise document.error(f"{path}[{index}]", template, str(error).replace("`", "")) from error
+        if not named:
+            raise document.error(f"{path}[{index}].metadata.name", None, "every claim template needs a name")
+    return found
 
 
 def _described(node: Node) -> Node:

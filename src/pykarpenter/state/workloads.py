@@ -24,6 +24,9 @@ from pykarpenter.core.packing.daemons import with_limits_as_requests
 
 UNSCHEDULABLE = Condition(type="PodScheduled", status="False", reason="Unschedulable")
 PENDING = PodStatus(phase="Pending", conditions=[UNSCHEDULABLE])
+GATED = PodStatus(
+    phase="Pending", conditions=[Condition(type="PodScheduled", status="False", reason="SchedulingGated")]
+)
 HASH_LABEL = "pod-template-hash"
 
 Workload = Deployment | ReplicaSet | StatefulSet | ReplicationController | Job
@@ -61,7 +64,7 @@ def expand(workload: Workload, claim_templates: list[Mapping[str, Any]] | None =
                     owner_references=[owner],
                 ),
                 spec=own,
-                status=PENDING,
+                status=GATED if own.scheduling_gates else PENDING,
             )
         )
     return made
@@ -148,7 +151,7 @@ def pending_pod(pod: Pod) -> Pod:
     """A pod from a file: without status it is one that the scheduler gave up on; limits fill requests."""
     spec = with_limits_as_requests(pod.spec)
     waiting = not spec.node_name and pod.status.phase in ("", "Pending") and not pod.status.conditions
-    status = PENDING if waiting else pod.status
+    status = (GATED if spec.scheduling_gates else PENDING) if waiting else pod.status
     if spec.node_name and not status.phase:
         status = PodStatus(phase="Running")
     return msgspec.structs.replace(pod, spec=spec, status=status)

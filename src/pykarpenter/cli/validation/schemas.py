@@ -53,9 +53,19 @@ class ObjectSchema:
         """The object with its defaults, and everything that an API server or kubectl would refuse."""
         shaped, unknown = self._custom.shape(body, None)
         problems = [self._unknown(path, body) for path in unknown]
+        return shaped, [*problems, *self._refused(shaped)]
+
+    def unknown(self, body: dict[str, Any]) -> list[Problem]:
+        """The fields that an API server would drop."""
+        return [self._unknown(path, body) for path in self._custom.shape(body, None)[1]]
+
+    def refused(self, body: dict[str, Any]) -> list[Problem]:
+        """What an API server would refuse, once unknown fields are dropped."""
+        return self._refused(self._custom.shape(body, None)[0])
+
+    def _refused(self, shaped: dict[str, Any]) -> list[Problem]:
         found = [*violations(self._schema, shaped, None), *self._rule_violations(shaped)]
-        problems += [_problem(error, shaped) for error in found]
-        return shaped, problems
+        return [_problem(error, shaped) for error in found]
 
     def _rule_violations(self, shaped: dict[str, Any]) -> Iterator[FieldError]:
         if not can_check_rules():
