@@ -309,7 +309,7 @@ RULES: dict[str, tuple[Off, int]] = {
     "daemons on new machines": (_answer(supply, "daemon_types", []), 35),
     "daemons on existing machines": (_answer(node_table.NodeDaemons, "total", {}), 22),
     "host ports": (_answer(classes, "host_ports", ()), 18),
-    "host ports of bound pods": (_node_ports, 68),
+    "host ports of bound pods": (_node_ports, 857),
     "volumes: where they can be reached": (_volumes(alternatives=()), 6),
     "volumes: attachment limits": (_volumes(attachments={}), 25),
     "volumes: limits of existing machines": (_answer(attachments.Attachments, "fit_on_node", True), 25),
@@ -335,7 +335,7 @@ RULES: dict[str, tuple[Off, int]] = {
     "minValues": (_answer(care.Care, "unmet", []), 6),
     "reservations: units": (_units, 1),
     "reservations: a pod waits for a full one": (_no_waiting, 102),
-    "resources: of overlays": (_without_resource("example.com/fpga"), 1),
+    "resources: of overlays": (_without_resource("example.com/fpga"), 12),
     **MORE_RULES,
 }
 
