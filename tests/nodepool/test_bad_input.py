@@ -209,6 +209,20 @@ def test_b13_missing_class_makes_the_pool_not_ready_until_it_appears():
     in_world(story)
 
 
+def test_b13_unknown_kind_of_the_providers_own_group_is_told():
+    """Nobody else will ever serve it, so silence would be a riddle."""
+
+    async def story(world):
+        await world.pool(nodeClassRef=CLASS_REF | {"kind": "KwokNodeClass"})
+        await asyncio.sleep(SETTLE_S)
+        condition = await world.condition("NodeClassReady")
+        assert (condition.status, condition.reason) == ("False", "NodeClassNotFound")
+        assert 'no kind "KwokNodeClass"' in condition.message and "KWOKNodeClass" in condition.message
+        assert (await world.condition("Ready")).status == "False"
+
+    in_world(story)
+
+
 @pytest.mark.promise("API-4.8")
 def test_b13_class_of_a_foreign_kind_leaves_the_pool_alone_and_not_ready():
     """Another controller may serve it; writing its status would be a fight."""

@@ -43,6 +43,13 @@ def budgets(pool: NodePool) -> Finding | None:
     return false(BUDGETS_PARSED, "InvalidBudgets", f"no node is disrupted voluntarily until this is corrected: {text}")
 
 
+def unknown_class_kind(pool: NodePool, known: Sequence[str]) -> Finding:
+    """The pool's class is of the provider's group, but of a kind that it does not have: most likely a typing error."""
+    ref = pool.spec.template.spec.node_class_ref
+    text = f'{ref.group} has no kind "{ref.kind}"; make another NodePool whose nodeClassRef is a {", ".join(known)}'
+    return false(NODE_CLASS_READY, "NodeClassNotFound", text)
+
+
 def class_readiness(pool: NodePool, node_class: NodeClass | None, claims: Iterable[NodeClaim]) -> Finding:
     """Whether the pool's class can launch; `claims` are those that use the class."""
     ref = pool.spec.template.spec.node_class_ref

@@ -35,6 +35,14 @@ class Pools:
         ref = pool.spec.template.spec.node_class_ref
         return (ref.group, ref.kind) in self.class_kinds
 
+    def misnamed(self, name: str) -> NodePool | None:
+        """The pool, if its class is of the provider's group but of a kind that nobody can serve."""
+        pool = self._pools.get(name)
+        if pool is None or self.is_managed(pool):
+            return None
+        group = pool.spec.template.spec.node_class_ref.group
+        return pool if any(known == group for known, _ in self.class_kinds) else None
+
     def get(self, name: str) -> NodePool | None:
         """The pool, if it exists and is ours."""
         pool = self._pools.get(name)

@@ -26,9 +26,20 @@ class PoolReadiness(PoolController):
             for name in self.pools.names_using(ref.group, ref.kind, ref.name):
                 self.controller.enqueue(name)
 
+    async def _reconcile_name(self, name: str) -> Result | None:
+        pool = self.pools.misnamed(name)
+        if pool is None:
+            return await super()._reconcile_name(name)
+        await self.writer.status(pool, self._decide_misnamed)
+        return None
+
     async def reconcile(self, pool: NodePool) -> Result | None:
         await self.writer.status(pool, self._decide)
         return None
+
+    def _decide_misnamed(self, pool: NodePool) -> Json:
+        known = sorted(kind for _, kind in self.pools.class_kinds)
+        return self.writer.with_conditions(pool, pool_conditions.unknown_class_kind(pool, known))
 
     def _decide(self, pool: NodePool) -> Json:
         if not self.pools.is_managed(pool):
