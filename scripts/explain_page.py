@@ -25,6 +25,13 @@ HEAD = """# Why does this node stay?
 from the live cluster or a file (`-f`) that `pykarpenter snapshot` wrote. Nothing is changed. `-o json` gives the same
 as values. The words in brackets are the reasons that events, log lines and metrics share.
 
+An answer exits 0. What is not there, a cluster that does not answer and a file that cannot be read exit 1 with the
+name and the remedy. Nodes of others, claims without a node, nodes that are going and nodes that do not say yet what
+they are get an answer too.
+
+A snapshot holds no environment values, arguments, commands or probes, and of annotations, also in templates, only
+those that a decision reads. Secrets and ConfigMaps are never asked for.
+
 The line after `stays:` is the reason to act on; below it each method says what it found. Ten situations:
 """
 
