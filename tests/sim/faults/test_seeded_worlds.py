@@ -17,14 +17,22 @@ from pykarpenter.core import budgets
 from pykarpenter.sim.cloud.instances import Instance
 from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.faults.shrinking import shrink
-from pykarpenter.sim.faults.stories import FAULTS, Step, Story, crash_story, draw_story
+from pykarpenter.sim.faults.stories import FAULTS, Step, Story, crash_story, draw_story, small_story
 from pykarpenter.sim.faults.world import run_story
 
 
-@pytest.mark.parametrize("seed", range(1001, 1004))
-def test_invariants_hold_in_a_drawn_world(seed):
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 61))
+def test_invariants_hold_in_a_small_drawn_world(seed):
+    """Each fault in its turn; `make soak` draws larger worlds, as many as one likes."""
+    outcome = run_story(small_story(seed))
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
+
+
+@pytest.mark.slow
+def test_invariants_hold_in_a_drawn_world():
     """Users act, faults strike, the program goes on: nothing is broken and everything settles."""
-    outcome = run_story(draw_story(seed))
+    outcome = run_story(draw_story(1001))
     assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
 
 
@@ -107,6 +115,7 @@ ONE_AT_A_TIME = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ONE_AT_A_TIME)
 def test_fault_fires_and_every_invariant_holds(fault):
     """Also L5, since nothing is launched once the load is steady."""

@@ -39,6 +39,8 @@ class Story(msgspec.Struct, frozen=True):
     # The wall time at which it begins (epoch seconds; None for the usual one), and the process's own time zone.
     start: float | None = None
     zone: str = ""
+    # Users act and faults strike at least for this long.
+    busy_s: float = BUSY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,26 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
     start, zone = next((rng.choice(FAULTS[n].begins) for n in chosen if FAULTS[n].begins), (None, ""))
     gates = ",".join(FAULTS[n].gates for n in chosen if FAULTS[n].gates)
     return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), gates, start, zone)
+
+
+def small_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS)) -> Story:
+    """A few pods and one fault over ten minutes: cheap enough for every test run."""
+    rng = random.Random(f"small/{seed}")
+    busy = BUSY_S / 3
+    shape = {**_shape(rng), "replicas": rng.choice([2, 3, 5])}
+    steps = [
+        Step(1.0, "pool", {"name": "general", "limit": 0}),
+        Step(2.0, "deploy", {"name": "app-0", **shape}),
+        Step(round(rng.uniform(60, busy), 1), rng.choice(["delete_claim", "delete_pod", "lose_machine"]), {"which": 0}),
+        Step(busy - 60.0, "scale", {"name": "app-0", "to": rng.choice([1, 4])}),
+    ]
+    name = faults[seed % len(faults)]
+    fault = FAULTS[name]
+    at = round(rng.uniform(5, busy / 2), 1)
+    steps.append(Step(at, fault.action, fault.draw(rng)))
+    steps.append(Step(round(at + rng.uniform(0.5, 5), 1), "scale", {"name": "app-0", "to": rng.choice([6, 8])}))
+    start, zone = rng.choice(fault.begins) if fault.begins else (None, "")
+    return Story(seed, tuple(sorted(steps, key=lambda step: step.at)), fault.gates, start, zone, busy)
 
 
 def _trouble(rng: random.Random) -> list[Step]:

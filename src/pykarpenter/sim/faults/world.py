@@ -32,7 +32,7 @@ from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
 from pykarpenter.sim.faults.actions import MARKS, carry_out
 from pykarpenter.sim.faults.api import ApiFaults, FaultyApi
-from pykarpenter.sim.faults.stories import BUSY_S, Story
+from pykarpenter.sim.faults.stories import Story
 from pykarpenter.sim.journal import Journal
 from pykarpenter.sim.process import OperatorProcess
 
@@ -255,7 +255,7 @@ async def _tell(world: World, story: Story) -> None:
         for number, step in enumerate(story.steps):
             await asyncio.sleep(max(0.0, start + step.at - loop.time()))
             group.create_task(carry_out(world, step.action, step.args), name=f"step-{number}:{step.action}")
-    await asyncio.sleep(max(0.0, start + BUSY_S - loop.time()))
+    await asyncio.sleep(max(0.0, start + story.busy_s - loop.time()))
 
 
 async def _settle(world: World, report: Report) -> None:
