@@ -89,7 +89,7 @@ FAULTS: dict[str, Fault] = {
     "F23": Fault("outage", lambda r: {"for_s": r.randint(10, 300), "errors": r.randint(0, 10)}),
     "F24": Fault("disorder", lambda r: {"times": r.randint(20, 80), "lag_s": r.choice([1, 2, 5])}),
     "F25": Fault("distrust_nodes", lambda r: {"for_s": r.randint(60, 400)}),
-    "F26": Fault("grow_daemons", lambda r: {"for_s": r.randint(200, 600), "cpu": r.choice(["250m", "1"])}),
+    "F26": Fault("grow_daemons", lambda r: {"for_s": r.randint(400, 900), "cpu": r.choice(["250m", "1"])}),
     "F27": Fault("bad_image", lambda r: {"for_s": r.randint(300, 1200)}),
     "F28": Fault(
         "unready",
