@@ -76,3 +76,14 @@ def test_the_least_missed_machine_goes_first() -> None:
     assert order == ["starting", "bare", "daemons", "light", "busy", "protected-empty", "protected"]
     assert [view.name for view in surplus(pool(5), machines, NOW)] == ["starting", "bare"]
     assert surplus(pool(9), machines, NOW) == []
+
+
+@pytest.mark.promise("API-4.21")
+def test_b27_a_value_that_cannot_be_read_protects_only_where_the_operator_asked_for_it() -> None:
+    """The same setting counts for scale-down as for every other disturbance."""
+    unreadable = Pod(
+        metadata=ObjectMeta(name="x", annotations={labels.DO_NOT_DISRUPT: "yes"}), status=PodStatus(phase="Running")
+    )
+    machines = [machine("a", unreadable), machine("b", pod(), pod())]
+    assert [view.name for view in surplus(pool(1), machines, NOW)] == ["a"]
+    assert [view.name for view in surplus(pool(1), machines, NOW, protect_unparsable=True)] == ["b"]

@@ -38,23 +38,29 @@ def shortfall(pool: NodePool, active: int, pending: int, deleting: int, promised
 
 
 def surplus(
-    pool: NodePool, machines: Iterable[NodeView], now: float, managed_deletion_cost: bool = False
+    pool: NodePool,
+    machines: Iterable[NodeView],
+    now: float,
+    managed_deletion_cost: bool = False,
+    protect_unparsable: bool = False,
 ) -> list[NodeView]:
     """The machines to remove, those first that nobody will miss.
 
     Not launched before empty, empty before the rest, without a protected pod before with one; then by what moving
     their pods costs, weighed by the lifetime they have left; ties by name.
     """
-    present = sorted(machines, key=lambda view: _reluctance(view, now, managed_deletion_cost))
+    present = sorted(machines, key=lambda v: _reluctance(v, now, managed_deletion_cost, protect_unparsable))
     excess = len(present) - (pool.spec.replicas or 0)
     return present[: max(0, excess)]
 
 
-def _reluctance(view: NodeView, now: float, managed_deletion_cost: bool) -> tuple[int, float, str]:
+def _reluctance(
+    view: NodeView, now: float, managed_deletion_cost: bool, protect_unparsable: bool
+) -> tuple[int, float, str]:
     name = view.claim.name if view.claim is not None else view.name
     if view.claim is not None and not view.claim.status.provider_id:
         return 0, 0.0, name
-    protected = any(is_active(pod) and do_not_disrupt(pod, now).protects() for pod in view.pods)
+    protected = any(is_active(pod) and do_not_disrupt(pod, now).protects(protect_unparsable) for pod in view.pods)
     workload = [pod for pod in view.pods if not is_daemon(pod)]
     if not workload and not protected:
         return 1, 0.0, name

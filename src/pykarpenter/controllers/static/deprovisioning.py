@@ -34,7 +34,8 @@ class StaticDeprovisioning(StaticPoolController):
         active = self._ctx.state.pool_claims(name).active
         machines = [view for view in self._ctx.state.views() if self._is_present(view, active)]
         managed_cost = self._ctx.settings.feature_gates.pod_deletion_cost_management
-        for view in surplus(pool, machines, self._ctx.clock.now(), managed_cost):
+        protect = self._ctx.settings.protect_unparsable_do_not_disrupt
+        for view in surplus(pool, machines, self._ctx.clock.now(), managed_cost, protect):
             if view.claim is not None:
                 self._log.info("removing a machine too many", nodepool=name, nodeclaim=view.claim.name)
                 await self._remove(view.claim)
