@@ -57,6 +57,7 @@ soak: $(STAMP)
 	$(BIN)/python -m tests.soak.packing --cases $(CASES)
 	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) --workers $(WORKERS) $(ARGS)
 	$(BIN)/python -m tests.soak --every-write
+	$(BIN)/python -m tests.soak --storms $(SEEDS) --first-seed $(FIRST_SEED)
 	$(if $(filter-out 0,$(BURST)),$(BIN)/python -m tests.soak --burst $(BURST))
 	$(if $(filter-out 0,$(DAYS)),$(BIN)/python -m tests.soak --days $(DAYS))
 

@@ -21,6 +21,7 @@ import msgspec
 from pykarpenter.sim.faults.shrinking import shrink
 from pykarpenter.sim.faults.stories import FAULTS, Story, crash_story, draw_story
 from pykarpenter.sim.faults.world import Outcome, run_story
+from tests.machines.storms import run_storm
 from tests.soak.bursts import run_burst
 from tests.soak.churn import describe_churn, run_churn
 
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--every-write", action="store_true", help="crash before each write of a small story in turn")
     parser.add_argument("--burst", type=int, metavar="PODS", help="F10: so many pods at once, above the limits")
     parser.add_argument("--days", type=int, help="F38: so many simulated days of churn; memory must not grow")
+    parser.add_argument("--storms", type=int, metavar="N", help="so many storms over a few machines")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the seeds")
     parser.add_argument("--no-shrink", action="store_true", help="do not shorten failing stories")
     args = parser.parse_args()
@@ -49,6 +51,8 @@ def main() -> int:
         return burst(args.burst, args.first_seed)
     if args.days is not None:
         return describe_churn(run_churn(args.days, seed=args.first_seed))
+    if args.storms is not None:
+        return storms(args.first_seed, args.storms)
     return soak(args.first_seed, args.seeds, workers=args.workers, shorten=not args.no_shrink)
 
 
@@ -88,6 +92,18 @@ def burst(pods: int, seed: int) -> int:
     for problem in outcome.problems[:10]:
         print(f"  {problem}")
     return 1 if outcome.problems else 0
+
+
+def storms(first: int, count: int) -> int:
+    """Machines alone: no pools that buy, but grace periods, expiry, reboots and claims without a pool."""
+    started, bad = time.monotonic(), []
+    for seed in range(first, first + count):
+        problems, told = run_storm(seed)
+        if problems:
+            bad.append(seed)
+            print(f"storm {seed}: BAD", *problems, "happened:", *told, sep="\n  ", flush=True)
+    print(f"{count} storms in {time.monotonic() - started:.0f} s, {len(bad)} bad: {bad or 'none'}")
+    return 1 if bad else 0
 
 
 def run_seed(seed: int) -> Outcome:

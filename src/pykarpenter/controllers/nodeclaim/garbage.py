@@ -7,7 +7,7 @@ for directly is asked for before anything is deleted. A listing that fails chang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable
 
 from pykarpenter.api import kinds
 from pykarpenter.api.meta import condition_status
@@ -72,15 +72,15 @@ class GarbageCollection:
             seen.setdefault(key, now)
         return [key for key in found if now - seen[key] >= CONFIRM_S]
 
-    async def _all(self, work: Iterable[Awaitable[None]]) -> None:
+    async def _each(self, collect: Callable[[NodeClaim], Awaitable[None]], found: list[NodeClaim]) -> None:
         """So many at once; one that fails is told, tried again in the next round and holds up no other."""
         free = asyncio.Semaphore(PARALLEL)
 
-        async def one(item: Awaitable[None]) -> None:
+        async def one(item: NodeClaim) -> None:
             async with free:
-                await item
+                await collect(item)
 
-        for error in await asyncio.gather(*(one(item) for item in work), return_exceptions=True):
+        for error in await asyncio.gather(*(one(item) for item in found), return_exceptions=True):
             if isinstance(error, Exception):
                 self._log.error("collecting failed, trying again", error=error)
 
@@ -99,7 +99,7 @@ class GarbageCollection:
         if len(confirmed) < len(suspects):
             unconfirmed = len(suspects) - len(confirmed)
             self._ctx.metrics.count("pykarpenter_absence_unconfirmed_total", {}, unconfirmed)
-        await self._all(self._collect_claim(suspects[uid]) for uid in confirmed)
+        await self._each(self._collect_claim, [suspects[uid] for uid in confirmed])
 
     async def _collect_claim(self, claim: NodeClaim) -> None:
         if not await self._is_gone(claim):
@@ -133,8 +133,8 @@ class GarbageCollection:
             if not view.is_deleting and view.uid not in uids and view.status.provider_id not in provider_ids
         }
         self._ctx.metrics.gauge("pykarpenter_orphan_instances", {}, len(orphans))
-        old = [key for key in self._confirmed(self._orphans, list(orphans)) if self._is_old_enough(orphans[key])]
-        await self._all(self._collect_instance(orphans[key]) for key in old)
+        confirmed = [orphans[key] for key in self._confirmed(self._orphans, list(orphans))]
+        await self._each(self._collect_instance, [view for view in confirmed if self._is_old_enough(view)])
 
     def _is_old_enough(self, view: NodeClaim) -> bool:
         created = parse_optional_timestamp(view.metadata.creation_timestamp)
