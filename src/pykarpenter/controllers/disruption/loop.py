@@ -20,6 +20,7 @@ from pykarpenter.controllers.disruption.outcomes import Outcomes
 from pykarpenter.controllers.disruption.reports import Reports
 from pykarpenter.controllers.disruption.starting import Starter
 from pykarpenter.controllers.provisioning.catalogue import Catalogue
+from pykarpenter.core.disruption.blockers import Notice
 from pykarpenter.core.disruption.calm import workload_of
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Command, DisruptionPlan, Method
@@ -158,15 +159,16 @@ class DisruptionLoop:
         passed = _GRACEFUL if waiting is not None else _GRACEFUL[: _GRACEFUL.index(given_up) + 1] if given_up else ()
         methods = [m for m in Method if m not in passed]
 
-        def answer() -> DisruptionPlan:
-            return decide(world, self._simulations(snapshot), stamp, methods, self._deadline, self._ctx.clock.monotonic)
+        def answer() -> tuple[DisruptionPlan, float, list[Notice], list[tuple[str, str, str]]]:
+            clock = self._ctx.clock.monotonic
+            plan = decide(world, self._simulations(snapshot), stamp, methods, self._deadline, clock)
+            return plan, next_opening(world), annotation_notices(world), unreadable_costs(world)
 
-        plan = await self._ctx.offload(answer)
+        plan, self._stamp.lapses_at, notices, costs = await self._ctx.offload(answer)
         self._remember(plan, stamp)
-        self._reports.plan(plan)
-        self._stamp.lapses_at = next_opening(world)
-        self._reports.publish(annotation_notices(world))
-        self._reports.unreadable_costs(unreadable_costs(world))
+        await self._reports.plan(plan)
+        await self._reports.publish(notices)
+        self._reports.unreadable_costs(costs)
         return plan
 
     def _deadline(self, limit_s: float) -> Callable[[], bool]:
@@ -198,7 +200,7 @@ class DisruptionLoop:
         if validated.command is None:
             message = validated.blocker.message if validated.blocker is not None else ""
             self._reports.validation_failed(command, validated.failure, message)
-            self._reports.publish(rejection_notices(world, command, validated))
+            await self._reports.publish(rejection_notices(world, command, validated))
             return False, command.method
         started = await self._start(validated.command)
         return started, None if started else command.method

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from pykarpenter.api import kinds
 from pykarpenter.api.nodes import ObjectReference
@@ -21,6 +21,7 @@ from pykarpenter.core.disruption.commands import (
 )
 from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.logs import get_logger
+from pykarpenter.runtime.slices import in_slices
 
 
 def snake(text: str) -> str:
@@ -43,8 +44,8 @@ class Reports:
 
     # Events.
 
-    def publish(self, notices: Iterable[Notice]) -> None:
-        for notice in notices:
+    async def publish(self, notices: Sequence[Notice]) -> None:
+        async for notice in in_slices(notices):
             for target in self._references(notice):
                 self._ctx.recorder.publish(
                     target,
@@ -99,9 +100,10 @@ class Reports:
 
     # One pass.
 
-    def plan(self, plan: DisruptionPlan) -> None:
+    async def plan(self, plan: DisruptionPlan) -> None:
         """What every pass says, whether or not it found something."""
         for run in plan.runs:
+            await self.publish(run.notices)
             self._run(run)
         for (pool, reason), (allowed, consuming) in plan.allowances.items():
             labels = {"nodepool": pool, "reason": reason.lower()}
@@ -109,7 +111,6 @@ class Reports:
             self._ctx.metrics.gauge("karpenter_nodepools_nodes_consuming_budgets", labels, consuming)
 
     def _run(self, run: MethodRun) -> None:
-        self.publish(run.notices)
         metrics, reason = self._ctx.metrics, run.reason.lower()
         metrics.gauge("karpenter_voluntary_disruption_eligible_nodes", {"reason": reason}, run.eligible)
         kind = _consolidation_type(run)

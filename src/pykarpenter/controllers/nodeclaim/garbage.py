@@ -23,6 +23,7 @@ from pykarpenter.kube.contract import DeleteOptions, Preconditions, list_all
 from pykarpenter.kube.errors import NotFound
 from pykarpenter.runtime.controller import Loop
 from pykarpenter.runtime.logs import get_logger
+from pykarpenter.runtime.slices import in_slices
 
 NAME = "nodeclaim.garbagecollection"
 FIRST_PERIOD_S = 10.0
@@ -89,7 +90,7 @@ class GarbageCollection:
         there = {view.status.provider_id for view in instances if not view.is_deleting}
         suspects = {
             claim.uid: claim
-            for claim in claims
+            async for claim in in_slices(claims)
             if is_managed_claim(claim, self._ctx.provider.traits)
             and not claim.is_deleting
             and condition_status(claim.status.conditions, REGISTERED) == "True"
@@ -129,7 +130,7 @@ class GarbageCollection:
         provider_ids = {claim.status.provider_id for claim in claims}
         orphans = {
             view.status.provider_id: view
-            for view in instances
+            async for view in in_slices(instances)
             if not view.is_deleting and view.uid not in uids and view.status.provider_id not in provider_ids
         }
         self._ctx.metrics.gauge("pykarpenter_orphan_instances", {}, len(orphans))

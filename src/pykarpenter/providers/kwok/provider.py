@@ -26,6 +26,7 @@ from pykarpenter.providers.kwok import machines
 from pykarpenter.providers.kwok.registrar import Registrar
 from pykarpenter.runtime.clock import Clock
 from pykarpenter.runtime.logs import get_logger
+from pykarpenter.runtime.slices import in_slices
 
 NODE_CLASS = NodeClassKind("karpenter.kwok.sh", "v1alpha1", "KWOKNodeClass", "kwoknodeclasses")
 
@@ -195,7 +196,7 @@ class KwokProvider:
 
     async def list_instances(self) -> list[NodeClaim]:
         nodes = await list_all(self._api, NODE, FAKE_NODES)
-        ours = [machines.node_view(n) for n in nodes if n.spec.provider_id.startswith(machines.PREFIX)]
+        ours = [machines.node_view(n) async for n in in_slices(nodes) if n.spec.provider_id.startswith(machines.PREFIX)]
         seen = {view.status.provider_id for view in ours}
         return ours + [view for view in self._registrar.all_pending() if view.status.provider_id not in seen]
 
