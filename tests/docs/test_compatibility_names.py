@@ -90,6 +90,15 @@ def test_log_messages_are_in_the_code() -> None:
     assert [message for message in documented("Log messages") if message not in words] == []
 
 
+def test_controllers_are_in_the_code() -> None:
+    """Dashboards group by this label."""
+    words = {text for tree in modules().values() for text in literals(tree)}
+    assert [name for name in documented("Controllers") if name not in words] == []
+    named = {word for word in words if re.fullmatch(r"(nodeclaim|nodepool|node|state|static|metrics)\.[a-z]+", word)}
+    unknown = {name for name in named if name not in documented("Controllers")}
+    assert sorted(unknown) == []
+
+
 def test_steps_that_users_alert_on_are_documented() -> None:
     """Each step of a machine's life has one message."""
     steps = {f"{step} nodeclaim" for step in ("created", "launched", "registered", "initialized", "deleted")}

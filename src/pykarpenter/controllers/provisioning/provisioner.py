@@ -21,6 +21,7 @@ from pykarpenter.controllers.provisioning.creation import ClaimCreator
 from pykarpenter.controllers.provisioning.purchases import Purchases
 from pykarpenter.controllers.provisioning.reporting import CONTROLLER, PlanReporter
 from pykarpenter.core.buffers import is_virtual
+from pykarpenter.core.effective_zone import zone_counts
 from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
 from pykarpenter.core.plans import LaunchPlan, claim_name
@@ -82,13 +83,17 @@ class Provisioner:
             return None
         plan_id = self._next_plan_id(snapshot.now)
         self._reporter.found(batch, plan_id, self._ctx.clock.monotonic() - started)
-        self._reporter.begun(snapshot, batch, plan_id)
+        self._reporter.begun(batch, plan_id)
+        whole = snapshot
         snapshot, held = self._without_held(snapshot)
         plan = await self._decide(snapshot, held, plan_id)
         if self._ctx.settings.dry_run:
             self._reporter.would_launch(plan, plan_id)
-            return plan
-        await self._apply(snapshot, plan, plan_id, {pod.key: pod for pod in batch})
+        else:
+            await self._apply(snapshot, plan, plan_id, {pod.key: pod for pod in batch})
+        # Only shown, so it comes last: counting the pods of a large cluster takes a while.
+        rules = self._ctx.provider.traits.label_rules
+        self._reporter.show_zones(await self._ctx.offload(lambda: zone_counts(whole, batch, rules)))
         return plan
 
     def _without_held(self, snapshot: ClusterSnapshot) -> tuple[ClusterSnapshot, dict[str, Refusal]]:

@@ -11,7 +11,6 @@ from pykarpenter.controllers.identity import pod_reference
 from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.creation import Outcome, shortened
 from pykarpenter.core.buffers import is_virtual
-from pykarpenter.core.effective_zone import FLEXIBLE, NONE, effective_zone
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
@@ -44,7 +43,7 @@ class PlanReporter:
             plan=plan_id,
         )
 
-    def begun(self, snapshot: ClusterSnapshot, pods: Sequence[Pod], plan_id: str) -> None:
+    def begun(self, pods: Sequence[Pod], plan_id: str) -> None:
         """A pass over these pods runs from now on; `planned` ends it."""
         labelled = {"controller": CONTROLLER, "scheduling_id": plan_id}
         self._ctx.passes.put(
@@ -52,25 +51,13 @@ class PlanReporter:
             [("karpenter_scheduler_queue_depth", labelled, len(pods))],
             [("karpenter_scheduler_unfinished_work_seconds", labelled, self._ctx.clock.now())],
         )
-        self._show_zones(snapshot, pods)
 
-    def _show_zones(self, snapshot: ClusterSnapshot, pods: Sequence[Pod]) -> None:
-        rules = self._ctx.provider.traits.label_rules
-        types = (kind for pool in snapshot.instance_types.values() for kind in pool)
-        zones = sorted({offering.zone for kind in types for offering in kind.offerings if offering.zone})
-        counts = dict.fromkeys((*self._zones_shown, *zones, FLEXIBLE, NONE), 0)
-        # Pods of one workload need the same zone: each shape is looked at once.
-        known: dict[tuple[int, int, int], str] = {}
-        for pod in pods:
-            spec = pod.spec
-            shape = (id(spec.node_selector), id(spec.affinity), id(pod) if spec.volumes else 0)
-            if shape not in known:
-                known[shape] = effective_zone(pod, snapshot.volumes, zones, rules)
-            counts[known[shape]] += 1
-        self._zones_shown = tuple(zones)
-        for zone, count in counts.items():
+    def show_zones(self, counts: Mapping[str, int]) -> None:
+        """How many waiting pods need which zone; zones that are offered no more fall to zero."""
+        for zone, count in {**dict.fromkeys(self._zones_shown, 0), **counts}.items():
             labelled = {"controller": CONTROLLER, "zone": zone}
             self._ctx.metrics.gauge("karpenter_scheduler_pending_pods_by_effective_zone_count", labelled, count)
+        self._zones_shown = tuple(counts)
 
     def planned(self, plan: LaunchPlan, plan_id: str, duration_s: float) -> None:
         self._ctx.passes.drop(CONTROLLER)
