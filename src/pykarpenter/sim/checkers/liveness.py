@@ -63,14 +63,16 @@ def _told(cluster: EmbeddedCluster) -> dict[str, float]:
     return told
 
 
-def check_liveness(cluster: EmbeddedCluster, report: Report, *, launches_since: int, launches_now: int) -> None:
-    """`launches_*` count the cloud's launches before and after a last stretch of steady load."""
-    now = cluster.clock.now()
+def check_liveness(cluster: EmbeddedCluster, report: Report, *, launched: int, terminated: int) -> None:
+    """`launched` and `terminated` are the cloud's counts before a last stretch of steady load."""
+    now, ledger = cluster.clock.now(), cluster.cloud.ledger
     _l1_every_pod_runs(cluster, report, now)
     _l2_every_instance_is_owned(cluster, report, now)
     _l3_deletions_end(cluster, report, now)
-    if launches_now != launches_since:
-        report.add("L5", now, f"{launches_now - launches_since} machines were launched under steady load")
+    if ledger.launched != launched:
+        report.add("L5", now, f"{ledger.launched - launched} machines were launched under steady load")
+    if ledger.terminated != terminated:
+        report.add("L5", now, f"{ledger.terminated - terminated} machines were ended under steady load")
     _l7_no_pod_is_lost(cluster, report, now)
 
 

@@ -275,7 +275,7 @@ async def _settle(world: World, report: Report) -> None:
         if loop.time() >= until or not waiting(world.cluster):
             break
         await asyncio.sleep(_LOOK_S)
-    before = world.cluster.cloud.ledger.launched
+    ledger = world.cluster.cloud.ledger
+    launched, terminated = ledger.launched, ledger.terminated
     await asyncio.sleep(STEADY_S)
-    now = world.cluster.cloud.ledger.launched
-    check_liveness(world.cluster, report, launches_since=before, launches_now=now)
+    check_liveness(world.cluster, report, launched=launched, terminated=terminated)
