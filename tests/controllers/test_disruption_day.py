@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -62,6 +63,7 @@ async def restart(world: World, app: str, hour: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_s13_a_day_with_jobs_and_restarts_stays_close_to_the_searchs_own_end() -> None:
     """At each full hour the bill is within 5 % of the same search run to its end on the same pods."""
 
@@ -71,7 +73,7 @@ def test_s13_a_day_with_jobs_and_restarts_stays_close_to_the_searchs_own_end() -
             await world.deployment(f"app-{index}", 5, cpu=cpu)
         for index in range(3):
             await world.until_running(f"app-{index}", 5, 300)
-        worst = 0.0
+        hourly: list[float] = []
         async with asyncio.TaskGroup() as group:
             for hour in range(HOURS):
                 for part in range(12):
@@ -79,8 +81,9 @@ def test_s13_a_day_with_jobs_and_restarts_stays_close_to_the_searchs_own_end() -
                     if part == 6:
                         await restart(world, f"app-{hour % 3}", hour)
                     await asyncio.sleep(300)
-                worst = max(worst, ratio(world))
-        assert worst <= 1.05
+                hourly.append(ratio(world))
+        assert len(hourly) == HOURS
+        assert max(hourly) <= 1.05, [round(value, 3) for value in hourly]
 
     story(main, settings=Settings())
 
@@ -90,5 +93,7 @@ def ratio(world: World) -> float:
     ctx = world.operator.context
     settings = ctx.settings.disruption(ctx.provider.traits)
     snapshot = ctx.state.snapshot(world.clock.now())
-    ideal, _ = consolidated(snapshot, ctx.settings.packing(ctx.provider.traits), settings)
+    # The yardstick asks for no pay-back and knows nothing but Karpenter's own search.
+    compatible = dataclasses.replace(settings, eviction_price=0.0, min_saving=0.0, best_sets=False)
+    ideal, _ = consolidated(snapshot, ctx.settings.packing(ctx.provider.traits), compatible)
     return bill(snapshot, settings) / bill(ideal, settings)
