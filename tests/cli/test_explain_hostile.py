@@ -215,3 +215,50 @@ async def test_snapshot_that_cannot_be_written_says_why(cluster: _Cluster, tmp_p
     written = await cluster.snapshot("-o", str(tmp_path / "no" / "file.yaml"))
     assert written.exit_code == 1
     assert "file.yaml: cannot be written: No such file or directory" in written.output
+
+
+RECORDING = {"apiVersion": "pykarpenter.sh/v1alpha1", "kind": "ClusterSnapshot", "metadata": {"name": "recording"}}
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+
+
+def asked_of(tmp_path: Path, part: dict[str, Any]) -> Result:
+    """The node of a file whose recording has this part."""
+    listed = {"apiVersion": "v1", "kind": "List", "items": [NODE, {**RECORDING, **part}]}
+    (tmp_path / "cluster.json").write_text(json.dumps(listed))
+    return CliRunner().invoke(explain, ["node", "n", "-f", str(tmp_path / "cluster.json")])
+
+
+REPAIR = {"feature-gates": "NodeRepair=true"}
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ({"time": "yesterday"}, "ClusterSnapshot time: 'yesterday': expected a time such as"),
+        ({"time": 5}, "ClusterSnapshot time: 5: expected a time such as"),
+        ({"settings": ["a"]}, "ClusterSnapshot settings: ['a']: expected a mapping"),
+        ({"settings": {"nope": "1"}}, "--nope: unknown flag"),
+        ({"instanceTypes": "x"}, "ClusterSnapshot instanceTypes: 'x': expected a list"),
+        ({"instanceTypes": [{"name": 5}]}, "every instance type needs a name"),
+        ({"repairPolicies": "x", "settings": REPAIR}, "ClusterSnapshot repairPolicies: 'x': expected a list"),
+        ({"repairPolicies": ["x"], "settings": REPAIR}, "ClusterSnapshot repairPolicies: 'x': expected a mapping"),
+        ({"repairPolicies": [{"priority": "x"}], "settings": REPAIR}, "ClusterSnapshot repairPolicies: {'priority'"),
+        ({"repairPolicies": [{"conditionType": "X"}], "settings": REPAIR}, "repairPolicies[0].conditionStatus"),
+    ],
+)
+def test_recording_that_is_damaged_is_refused_with_the_part_and_its_value(
+    tmp_path: Path, part: dict[str, Any], problem: str
+) -> None:
+    """Files are edited and cut; none of that may end in a stack trace or in a silent default."""
+    asked = asked_of(tmp_path, part)
+    assert isinstance(asked.exception, SystemExit)
+    assert asked.exit_code == 1
+    assert problem in asked.output
+
+
+@pytest.mark.parametrize("part", [{}, {"time": None, "settings": None, "instanceTypes": None}, {"settings": REPAIR}])
+def test_recording_may_leave_parts_out(tmp_path: Path, part: dict[str, Any]) -> None:
+    """A hand-written file needs no more than its objects; without policies there is no repair to speak of."""
+    asked = asked_of(tmp_path, part)
+    assert asked.exit_code == 0, asked.output
+    assert "stays: Node is not managed by us" in asked.output

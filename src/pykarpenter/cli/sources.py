@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -26,7 +26,7 @@ from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.settings import DisruptionSettings, Memory
 from pykarpenter.core.draining import DISRUPTED_TAINT
 from pykarpenter.core.packing_settings import PackingSettings
-from pykarpenter.core.repair import RepairPolicy
+from pykarpenter.core.repair import InvalidPolicies, RepairPolicy
 from pykarpenter.core.snapshot import ClusterSnapshot
 from pykarpenter.kube.client import HttpApi
 from pykarpenter.kube.config import ConfigError, load_config
@@ -36,6 +36,8 @@ from pykarpenter.runtime.clock import SystemClock
 from pykarpenter.runtime.plugins import UnknownProvider, load_plugin
 from pykarpenter.runtime.settings import BadSettings, Settings, load_settings
 from pykarpenter.state.manifests import gather
+
+T = TypeVar("T")
 
 # Settings that change what is decided; the same flags as `run` has.
 DECISION_FLAGS = (
@@ -107,6 +109,8 @@ def load(
         return _source(found, catalog, flags)
     except (ManifestError, CatalogError, BadSettings, ConfigError, UnknownProvider, ImportError) as error:
         raise CannotRead(str(error)) from error
+    except InvalidPolicies as error:
+        raise CannotRead(f"ClusterSnapshot: {error}") from error
     except ApiError as error:
         raise CannotRead(f"the cluster does not answer: {error}") from error
 
@@ -137,11 +141,11 @@ def live_documents(listed: Mapping[str, Any]) -> list[Document]:
 def _source(found: Iterable[Document], catalog: str, flags: Mapping[str, str]) -> Source:
     cluster = gather(found)
     recording = cluster.recording or {}
-    recorded = recording.get("settings")
-    merged = {**{str(k): str(v) for k, v in (recorded or {}).items()}, **flags}
+    merged = {**{str(k): str(v) for k, v in _part(recording, "settings", dict).items()}, **flags}
     settings, unknown = load_settings(merged, os.environ)
-    entries = recording.get("instanceTypes")
-    types = parse_entries(entries, "snapshot") if isinstance(entries, list) else read_catalog(catalog)
+    entries = _part(recording, "instanceTypes", list)
+    recorded = recording.get("instanceTypes") is not None
+    types = parse_entries(entries, "snapshot") if recorded else read_catalog(catalog)
     for line in dict.fromkeys([*unknown, *types.warnings, *cluster.warnings]):
         click.echo(f"warning: {line}", err=True)
     snapshot = cluster.snapshot(types.types, _time(recording), types.label_rules)
@@ -155,35 +159,61 @@ def _source(found: Iterable[Document], catalog: str, flags: Mapping[str, str]) -
     )
 
 
+def _part(recording: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A part of the recording, empty when it is not there; raises ManifestError for one of another kind."""
+    value = recording.get(name)
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        wanted = "a list" if kind is list else "a mapping"
+        raise ManifestError(
+            f"ClusterSnapshot {name}: {value!r}: expected {wanted}, as `pykarpenter snapshot` writes it"
+        )
+    return value
+
+
 def _time(recording: Mapping[str, Any]) -> float:
     recorded = recording.get("time")
-    return parse_timestamp(recorded) if isinstance(recorded, str) else time.time()
+    if recorded is None:
+        return time.time()
+    try:
+        return parse_timestamp(recorded)
+    except (ValueError, TypeError, AttributeError):
+        problem = "expected a time such as 2026-01-14T12:00:00Z"
+        raise ManifestError(f"ClusterSnapshot time: {recorded!r}: {problem}") from None
 
 
 def _traits(types: Catalog, recording: Mapping[str, Any]) -> ProviderTraits:
     """What the recording says of the provider it was taken with."""
-    policies = tuple(_policy(item) for item in recording.get("repairPolicies") or [])
+    policies = tuple(_policy(item) for item in _part(recording, "repairPolicies", list))
     return ProviderTraits(
         "file", (), label_rules=types.label_rules, reservation_id_label=RESERVATION_ID, repair_policies=policies
     )
 
 
 def _disruption(settings: Settings, traits: ProviderTraits) -> DisruptionSettings:
-    found = replace(settings.disruption(traits), managed_class_kinds=None)
-    return found if traits.repair_policies else replace(found, node_repair=False, repair=None)
+    if not traits.repair_policies:
+        # Bare manifests name no provider, so nothing can be said about repair.
+        settings = replace(settings, feature_gates=replace(settings.feature_gates, node_repair=False))
+    return replace(settings.disruption(traits), managed_class_kinds=None)
 
 
-def _policy(item: Mapping[str, Any]) -> RepairPolicy:
+def _policy(item: Any) -> RepairPolicy:
+    if not isinstance(item, Mapping):
+        raise ManifestError(f"ClusterSnapshot repairPolicies: {item!r}: expected a mapping")
     bound = item.get("terminationGracePeriodSeconds")
-    return RepairPolicy(
-        condition_type=str(item.get("conditionType", "")),
-        condition_status=str(item.get("conditionStatus", "")),
-        reason_regex=str(item.get("reasonRegex", "")),
-        toleration_s=float(item.get("tolerationSeconds", 0)),
-        termination_grace_period_s=None if bound is None else float(bound),
-        priority=int(item.get("priority", 0)),
-        action=str(item.get("action", "")),
-    )
+    try:
+        return RepairPolicy(
+            condition_type=str(item.get("conditionType", "")),
+            condition_status=str(item.get("conditionStatus", "")),
+            reason_regex=str(item.get("reasonRegex", "")),
+            toleration_s=float(item.get("tolerationSeconds", 0)),
+            termination_grace_period_s=None if bound is None else float(bound),
+            priority=int(item.get("priority", 0)),
+            action=str(item.get("action", "")),
+        )
+    except (ValueError, TypeError) as error:
+        raise ManifestError(f"ClusterSnapshot repairPolicies: {dict(item)!r}: {error}") from None
 
 
 def _memory(snapshot: ClusterSnapshot) -> Memory:
