@@ -50,6 +50,24 @@ async def fits(world: World) -> bool:
     return await reason(world, "Provisioning") == "FitsExistingCapacity"
 
 
+def test_l6_a_buffer_beyond_measure_takes_neither_memory_nor_time_from_others() -> None:
+    """Its schema allows two thousand million pods, and whoever has a namespace can write one."""
+
+    async def tell(world: World) -> None:
+        await world.begin()
+        await world.pool(requirements=TYPES, limits={"nodes": "2"})
+        await template(world)
+        await buffer(world, podTemplateRef={"name": "spare"}, replicas=2**31 - 1)
+        await world.deployment("web", 2)
+        await world.until_running("web", 2)
+        found = await shown(world)
+        assert found.status.replicas == 10_000
+        ready = find_condition(found.status.conditions, "ReadyForProvisioning")
+        assert ready is not None and "10000 pods at most" in ready.message
+
+    story(tell, settings=ON)
+
+
 @pytest.mark.promise("API-1.6.11", "API-1.6.12")
 def test_a_buffer_gets_its_capacity_is_used_and_refills() -> None:
     """Real pods find room at once, and the room comes back behind them."""

@@ -20,7 +20,7 @@ from pykarpenter.api.quantity import InvalidQuantity
 from pykarpenter.api.workloads import PodTemplate
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.core.buffer_conditions import READY_FOR_PROVISIONING, provisioning_finding, with_findings
-from pykarpenter.core.buffers import buffer_replicas, virtual_pods
+from pykarpenter.core.buffers import MAX_REPLICAS, buffer_replicas, virtual_pods
 from pykarpenter.core.conditions import Finding, shorten, to_wire
 from pykarpenter.kube.errors import ApiError, NotFound
 from pykarpenter.runtime.controller import Controller, Result
@@ -164,9 +164,9 @@ class CapacityBuffers:
         if resolved.template_name:
             fields["podTemplateRef"] = {"name": resolved.template_name}
             fields["podTemplateGeneration"] = resolved.generation or 0
-        await self._write(
-            buffer, Finding(READY_FOR_PROVISIONING, "True", "Resolved"), fields, [pod.key for pod in pods]
-        )
+        note = f"room is kept for {MAX_REPLICAS} pods at most" if replicas == MAX_REPLICAS else ""
+        finding = Finding(READY_FOR_PROVISIONING, "True", "Resolved", note)
+        await self._write(buffer, finding, fields, [pod.key for pod in pods])
         self._wake(buffer.uid)
 
     def _drop(self, key: str) -> None:

@@ -14,12 +14,15 @@ from pykarpenter.api.quantity import available
 from pykarpenter.core.resources import spec_requests
 
 _LOWEST_PRIORITY = -(2**31)
-# A buffer bounded by nothing but limits that its pods do not touch must not run away.
-_MAX_REPLICAS = 10_000
+# One buffer of two thousand million pods, which its schema allows, must not take the memory of the whole program.
+MAX_REPLICAS = 10_000
 
 
 def buffer_replicas(buffer: CapacityBuffer, template: PodTemplateSpec, current: int | None) -> int:
-    """The larger of `replicas` and the percentage of the workload, capped by `limits`; limits alone otherwise."""
+    """The larger of `replicas` and the percentage of the workload, capped by `limits`; limits alone otherwise.
+
+    Never more than `MAX_REPLICAS`.
+    """
     spec = buffer.spec
     wanted: list[int] = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None and current is not None:
@@ -27,9 +30,9 @@ def buffer_replicas(buffer: CapacityBuffer, template: PodTemplateSpec, current: 
         wanted.append(max(share, 1) if spec.percentage > 0 and current > 0 else 0)
     allowed = _allowed(buffer, template)
     if not wanted:
-        return allowed if allowed is not None else 0
-    number = max(wanted)
-    return max(0, number if allowed is None else min(number, allowed))
+        return 0 if allowed is None else max(0, min(allowed, MAX_REPLICAS))
+    bounds = [MAX_REPLICAS] if allowed is None else [MAX_REPLICAS, allowed]
+    return max(0, min(max(wanted), *bounds))
 
 
 def _allowed(buffer: CapacityBuffer, template: PodTemplateSpec) -> int | None:
@@ -38,7 +41,7 @@ def _allowed(buffer: CapacityBuffer, template: PodTemplateSpec) -> int | None:
     requests = spec_requests(template.spec)
     limits = available(buffer.spec.limits)
     counts = [limit // requests[name] for name, limit in limits.items() if requests.get(name, 0) > 0]
-    return min(counts, default=_MAX_REPLICAS)
+    return min(counts, default=MAX_REPLICAS)
 
 
 def virtual_pods(buffer: CapacityBuffer, template: PodTemplateSpec, replicas: int) -> tuple[Pod, ...]:

@@ -289,6 +289,9 @@ def test_buffers_stand_for_virtual_pods_of_their_template() -> None:
     assert replicas(percentage=1, current=3) == 1
     assert replicas(replicas=9, limits={"cpu": "4"}) == 4
     assert replicas(limits={"cpu": "2"}) == 2
+    assert replicas(limits={"cpu": "-2"}) == 0
+    # Nobody has memory for two thousand million pods that do not exist.
+    assert replicas(limits={"cpu": "1e30"}) == replicas(replicas=2**31 - 1) == 10_000
     pods = virtual_pods(CapacityBuffer(metadata=meta), template, 2)
     assert [(p.name, p.uid, p.metadata.labels) for p in pods] == [
         ("capacity-buffer-spare-1", "u-1", WEB),
