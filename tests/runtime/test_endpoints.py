@@ -1,14 +1,16 @@
 """What a cluster probes and scrapes, and how the program ends."""
 
 import asyncio
+import gc
 import signal
 import threading
+import weakref
 
 import aiohttp
 import pytest
 
 from pykarpenter.runtime import profiling
-from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
+from pykarpenter.runtime.garbage import GarbagePause, collect_what_was_frozen, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
 from pykarpenter.runtime.shutdown import ShutdownTimeout, Stop, _run, run_until_stopped
@@ -240,6 +242,26 @@ def test_the_collector_pauses_from_the_first_loader_to_the_last(monkeypatch):
             assert calls == ["disable"]
         assert calls == ["disable"]
     assert calls == ["disable", "freeze", "enable"], "a collection here would be the walk that is to be avoided"
+
+
+def test_what_was_frozen_can_be_given_back():
+    """A process that lost its lease starts over; caches of the life before must not stay for ever."""
+
+    class Part:
+        pass
+
+    whole, part = Part(), Part()
+    whole.part, part.whole = part, whole
+    gone = weakref.ref(whole)
+    gc.freeze()
+    try:
+        del whole, part
+        gc.collect()
+        assert gone() is not None, "frozen: a collection does not look at it"
+        collect_what_was_frozen()
+        assert gone() is None
+    finally:
+        gc.unfreeze()
 
 
 def test_what_the_first_minutes_build_is_frozen_too(monkeypatch):

@@ -29,7 +29,7 @@ from pykarpenter.kube.fence import FencedApi
 from pykarpenter.kube.leases import LeaderElector, new_identity
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.clock import SteadyClock, SystemClock
-from pykarpenter.runtime.garbage import GarbagePause, freeze_what_stays
+from pykarpenter.runtime.garbage import GarbagePause, collect_what_was_frozen, freeze_what_stays
 from pykarpenter.runtime.health import Endpoints
 from pykarpenter.runtime.lag import LoopLag
 from pykarpenter.runtime.metrics import MetricsRegistry
@@ -108,6 +108,7 @@ class _Process:
         self._clock = SteadyClock(clock)
         self._metrics = MetricsRegistry(clock)
         self._has_started = False
+        self._operated = False
         self._log = logs.get_logger(controller="operator")
 
     async def run(self) -> None:
@@ -172,6 +173,10 @@ class _Process:
                 tables=self._metrics,
             )
         endpoints.checks["caches"] = lambda: None if operator.is_ready else ", ".join(operator.watches.unsynced())
+        if self._operated:
+            # Endpoints and metrics have let go of the one before; in a large cluster that is most of the memory.
+            collect_what_was_frozen()
+        self._operated = True
         settling = asyncio.create_task(freeze_what_stays(operator.watches.wait_synced), name="settling")
         try:
             await operator.run()

@@ -44,6 +44,12 @@ class GarbagePause:
                 gc.enable()
 
 
+def collect_what_was_frozen() -> None:
+    """Give back what a former life of the process froze, after the next has begun: its parts refer to each other."""
+    gc.unfreeze()
+    gc.collect()
+
+
 async def freeze_what_stays(filled: Callable[[], Awaitable[None]]) -> None:
     """Once the caches are `filled`, let later collections leave out what the first minutes built."""
     gc.set_threshold(*_THRESHOLDS)
