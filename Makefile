@@ -55,6 +55,7 @@ e2e-full: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m tests.soak.packing --cases $(CASES)
+	$(BIN)/python -m tests.soak.plans
 	$(BIN)/python -m tests.soak --seeds $(SEEDS) --first-seed $(FIRST_SEED) --workers $(WORKERS) $(ARGS)
 	$(BIN)/python -m tests.soak --every-write
 	$(BIN)/python -m tests.soak --storms $(SEEDS) --first-seed $(FIRST_SEED)

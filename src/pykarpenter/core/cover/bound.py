@@ -166,16 +166,18 @@ def _spaced(price: Floats, group: Ints) -> Ints:
 def _pareto(problem: CoverProblem, machines: Ints) -> Ints:
     """Machines of one set that no other of the set beats in every resource and in price."""
     order = machines[np.lexsort((machines, -problem.capacity[machines].sum(axis=1), problem.price[machines]))]
-    # One row per resource; those that all machines have alike, as places under a rule, decide nothing.
-    resources = [row for row in problem.capacity[order].T if len(row) and row.min() != row.max()]
-    kept = np.ones(len(order), bool)
+    capacity = problem.capacity[order]
+    # Resources that all machines have alike, as places under a rule, decide nothing.
+    capacity = capacity[:, capacity.min(axis=0) != capacity.max(axis=0)]
+    kept = np.zeros(0, np.int64)
     for start in range(0, len(order), _BLOCK):
-        block = slice(start, start + _BLOCK)
         # Whoever comes earlier in the order costs no more; holding as much, it wins.
-        beaten: Bools = np.arange(len(order))[None] < np.arange(start, start + len(kept[block]))[:, None]
-        for row in resources:
-            beaten &= row[None] >= row[block, None]
-        kept[block] = ~beaten.any(axis=1)
+        rivals = np.concatenate([kept, np.arange(start, min(start + _BLOCK, len(order)))])
+        mine = rivals[len(kept) :]
+        beaten: Bools = rivals[None] < mine[:, None]
+        for resource in range(capacity.shape[1]):
+            beaten &= capacity[rivals, resource][None] >= capacity[mine, resource][:, None]
+        kept = np.concatenate([kept, mine[~beaten.any(axis=1)]])
     return order[kept]
 
 

@@ -33,10 +33,15 @@ class Effort:
     machines: int = 6
 
 
+SMALL = Effort(draws=5, rounds=6, search_nodes=20)
 NORMAL = Effort(draws=200, rounds=5, search_nodes=20)
 # Very large batches pay for more rounds of exact pricing: there a percent is real money.
-LARGE = Effort(draws=50, rounds=25, search_nodes=20, machines=12)
+LARGE = Effort(draws=50, rounds=20, search_nodes=20, machines=12)
 THOROUGH = Effort(draws=600, rounds=12, search_nodes=50)
+# One of several parts of a batch with many classes.
+PART = Effort(draws=60, rounds=10, search_nodes=20)
+# Above this many class-machine pairs only the promising machines are filled with one class each to begin with.
+_SINGLES = 20_000
 
 
 class Master:
@@ -86,20 +91,23 @@ class ColumnResult:
     fillings: tuple[tuple[int, Ints], ...] = ()
 
 
-def column_cover(problem: CoverProblem, effort: Effort, should_stop: Callable[[], bool], seed: int = 0) -> ColumnResult:
-    """A cover by column generation within the effort."""
+def column_cover(
+    problem: CoverProblem, effort: Effort, should_stop: Callable[[], bool], seed: int = 0, prove: bool = True
+) -> ColumnResult:
+    """A cover by column generation within the effort; `prove` also spends work on a better bound."""
     relaxation = Relaxation(problem)
     relaxed = relaxation.solve(problem.demand)
     bound, worth, machines = relaxed.cost, relaxed.worth, relaxation.machines
     value = (worth * problem.requests).sum(axis=1)
     master = Master(problem)
-    for machine in machines:
-        most = problem.most_of_each(int(machine))
+    chosen = _promising(problem, worth, machines, effort.machines)
+    few = problem.classes * len(machines) <= _SINGLES
+    for machine in machines.tolist() if few else [*chosen, *_cheapest_alone(problem, machines)]:
+        most = problem.most_of_each(machine)
         for index in np.flatnonzero(most):
             single = np.zeros(problem.classes, np.int64)
             single[index] = most[index]
-            master.add(int(machine), single)
-    chosen = _promising(problem, worth, machines, effort.machines)
+            master.add(machine, single)
     _draw_patterns(problem, master, chosen, value, effort.draws, seed, should_stop)
     duals = master.solve()
     exact = {machine: ExactFilling(problem, machine) for machine in chosen}
@@ -107,7 +115,7 @@ def column_cover(problem: CoverProblem, effort: Effort, should_stop: Callable[[]
         if should_stop() or not _price_out(problem, master, exact, duals, effort.search_nodes):
             break
         duals = master.solve()
-    if not should_stop() and problem.classes * len(machines) <= _PROVABLE:
+    if prove and not should_stop() and problem.classes * len(machines) <= _PROVABLE:
         every = [exact.get(int(m)) or ExactFilling(problem, int(m)) for m in machines]
         bound = max(bound, _farley(problem, every, duals, effort.search_nodes))
     fillings = tuple(zip(master.machines, master.counts, strict=True))
@@ -130,6 +138,20 @@ def _promising(problem: CoverProblem, worth: Floats, machines: Ints, number: int
         if not any(problem.allowed[index, m] for m in chosen):
             chosen += [m for m in order if problem.allowed[index, m]][:1]
     return chosen
+
+
+def _cheapest_alone(problem: CoverProblem, machines: Ints) -> list[int]:
+    """For each class the machine that is cheapest per pod when it holds nothing else."""
+    found: list[int] = []
+    for index in range(problem.classes):
+        need = problem.requests[index]
+        asked = need > 0
+        room = (problem.capacity[machines][:, asked] // need[asked]).min(axis=1)
+        room = np.where(problem.allowed[index, machines], np.minimum(room, problem.demand[index]), 0)
+        if room.any():
+            each = np.where(room > 0, problem.price[machines] / np.maximum(room, 1), np.inf)
+            found.append(int(machines[int(each.argmin())]))
+    return list(dict.fromkeys(found))
 
 
 def _draw_patterns(

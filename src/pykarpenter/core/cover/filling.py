@@ -6,7 +6,7 @@ import highspy
 import numpy as np
 
 from pykarpenter.core.cover.bound import quiet_solver
-from pykarpenter.core.cover.problem import CoverProblem, Floats, Ints, room_for
+from pykarpenter.core.cover.problem import CoverProblem, Floats, Ints
 
 
 def fill_up(problem: CoverProblem, counts: Ints, free: Ints, most: Ints, order: Ints) -> Ints:
@@ -27,22 +27,25 @@ def fill_up(problem: CoverProblem, counts: Ints, free: Ints, most: Ints, order: 
 def by_dot_product(problem: CoverProblem, machine: int, remaining: Ints, weights: Floats) -> Ints:
     """Prefer the pod whose shape is closest to what is still free: it leaves the least of anything stranded."""
     capacity = problem.capacity[machine]
-    size = np.maximum(capacity, 1).astype(np.float64)
-    shape = problem.requests / size
-    free = capacity.copy()
     counts = np.zeros(problem.classes, np.int64)
-    left = np.where(problem.allowed[:, machine], remaining, 0)
+    wanted = np.flatnonzero(problem.allowed[:, machine] & (remaining > 0))
+    requests, left = problem.requests[wanted], remaining[wanted]
+    size = np.maximum(capacity, 1).astype(np.float64)
+    shape, pull = requests / size, weights / size
+    free = capacity.copy()
     while True:
-        room = room_for(problem.requests, free, left)
-        if not room.any():
+        fitting = np.flatnonzero((requests <= free).all(axis=1) & (left > 0))
+        if not len(fitting):
             return counts
-        score = np.where(room > 0, shape @ (weights * (free / size)), -1.0)
-        best = int(score.argmax())
+        best = int(fitting[(shape[fitting] @ (pull * free)).argmax()])
+        need = requests[best]
+        asked = need > 0
+        room = int((free[asked] // need[asked]).min()) if asked.any() else int(left[best])
         # A third of the room at a time: the best shape changes as the machine fills up.
-        take = max(1, int(room[best]) // 3)
-        counts[best] += take
+        take = max(1, min(room, int(left[best])) // 3)
+        counts[wanted[best]] += take
         left[best] -= take
-        free = free - problem.requests[best] * take
+        free = free - need * take
 
 
 def by_draw(problem: CoverProblem, machine: int, value: Floats, most: Ints, draw: np.random.Generator) -> Ints:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pykarpenter.core.cover.bound import Relaxation
-from pykarpenter.core.cover.columns import LARGE, NORMAL, THOROUGH, column_cover
+from pykarpenter.core.cover.columns import LARGE, NORMAL, PART, SMALL, THOROUGH, column_cover
 from pykarpenter.core.cover.greedy import default_weightings, greedy_cover
 from pykarpenter.core.cover.problem import Bundle, CoverProblem, Floats, Ints, Pattern
 from pykarpenter.core.cover.shaped import FEW_MACHINES, MANY_MACHINES, shaped_cover
 
-# Column generation pays for batches with this many pods and few enough classes.
-_COLUMNS_FROM_PODS = 5000
-_LARGE_FROM_PODS = 50_000
+# Batches with this many pods are worth seconds, as long as their classes are few enough.
+_LARGE_FROM_PODS = 5000
+_VERY_LARGE_FROM_PODS = 50_000
 _COLUMNS_UP_TO_CLASSES = 120
+# So few that column generation takes milliseconds.
+_FEW_CLASSES = 6
+# Fewer pods than that, or fewer of each class, are covered in milliseconds or not at all.
+_FEW_PODS = 50
+_REPEATS = 4
 _GREEDY_UP_TO_CLASSES = 60
+_GREEDY_UP_TO_CLASSES_OF_MANY_PODS = 200
+_GREEDY_UP_TO_MACHINES = 64
+# With more classes than that even the most effort stays with what takes seconds.
+_THOROUGH_UP_TO_CLASSES = 1200
 
 
 def portfolio(
@@ -28,11 +38,22 @@ def portfolio(
     value = (relaxed.worth * problem.requests).sum(axis=1)
     thorough = effort == "thorough"
     yield relaxed.cost, _shaped(problem, relaxation)
-    if problem.classes <= _GREEDY_UP_TO_CLASSES or thorough:
-        yield relaxed.cost * (1.002 if thorough else 1.01), _greedy(problem, value, relaxation.machines)
-    large = int(problem.demand.sum()) >= _COLUMNS_FROM_PODS
-    if thorough or (large and problem.classes <= _COLUMNS_UP_TO_CLASSES):
-        yield relaxed.cost * (1.002 if thorough else 1.01), _columns(problem, thorough, should_stop)
+    enough = relaxed.cost * (1.002 if thorough else 1.01)
+    pods = int(problem.demand.sum())
+    large = pods >= _LARGE_FROM_PODS
+    # A filling that can be repeated is worth looking for.
+    repeats = pods >= max(_FEW_PODS, _REPEATS * problem.classes)
+    greedy_up_to = _GREEDY_UP_TO_CLASSES_OF_MANY_PODS if large else _GREEDY_UP_TO_CLASSES
+    if (problem.classes <= greedy_up_to and repeats) or (problem.classes <= _THOROUGH_UP_TO_CLASSES and thorough):
+        machines = relaxation.machines
+        if len(machines) > _GREEDY_UP_TO_MACHINES:
+            machines = relaxation.short_list(relaxed, _GREEDY_UP_TO_MACHINES // 2)
+        yield enough, _greedy(problem, value, machines)
+    few = problem.classes <= _FEW_CLASSES and repeats
+    if problem.classes <= _COLUMNS_UP_TO_CLASSES and (thorough or large or few):
+        yield enough, _columns(problem, thorough, should_stop)
+    elif problem.classes <= _THOROUGH_UP_TO_CLASSES and thorough:
+        yield enough, _columns_by_parts(problem, should_stop)
 
 
 def _shaped(problem: CoverProblem, relaxation: Relaxation) -> Iterator[list[Bundle]]:
@@ -64,18 +85,36 @@ def _greedy(problem: CoverProblem, value: Floats, machines: Ints) -> Iterator[li
 
 
 def _columns(problem: CoverProblem, thorough: bool, should_stop: Callable[[], bool]) -> Iterator[list[Bundle]]:
-    very_large = int(problem.demand.sum()) >= _LARGE_FROM_PODS
-    effort = THOROUGH if thorough else (LARGE if very_large else NORMAL)
-    cover = column_cover(problem, effort, should_stop).cover
+    pods = int(problem.demand.sum())
+    effort = LARGE if pods >= _VERY_LARGE_FROM_PODS else (NORMAL if pods >= _LARGE_FROM_PODS else SMALL)
+    if thorough:
+        effort = THOROUGH
+    cover = column_cover(problem, effort, should_stop, prove=False).cover
     if cover is not None:
         yield _bundles_of_patterns(cover.patterns)
+
+
+def _columns_by_parts(problem: CoverProblem, should_stop: Callable[[], bool]) -> Iterator[list[Bundle]]:
+    """Column generation for many classes: drawn into parts of bearable size, each covered on its own."""
+    parts = -(-problem.classes // _COLUMNS_UP_TO_CLASSES)
+    drawn = np.random.default_rng(0).permutation(problem.classes)
+    found: list[Bundle] = []
+    for number in range(parts):
+        members = np.sort(drawn[number::parts])
+        part = problem.with_classes(members)
+        cover = None if should_stop() else column_cover(part, PART, should_stop, prove=False).cover
+        if cover is None:
+            return
+        for bundle in _bundles_of_patterns(cover.patterns):
+            found.append(replace(bundle, classes=members[bundle.classes]))
+    yield found
 
 
 def _bundles_of_patterns(patterns: tuple[Pattern, ...]) -> list[Bundle]:
     found: list[Bundle] = []
     for pattern in patterns:
         units = np.flatnonzero(pattern.counts)
-        found.extend([Bundle(pattern.machine, units, pattern.counts[units])] * pattern.times)
+        found.append(Bundle(pattern.machine, units, pattern.counts[units], pattern.times))
     return found
 
 

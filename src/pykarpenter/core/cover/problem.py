@@ -48,6 +48,12 @@ class CoverProblem:
         """How many pods of each class fit on an empty machine, at most the demand; 0 where not allowed."""
         return np.where(self.allowed[:, machine], room_for(self.requests, self.capacity[machine], self.demand), 0)
 
+    def with_classes(self, members: Ints) -> CoverProblem:
+        """The problem of some of the classes alone."""
+        return CoverProblem(
+            self.requests[members], self.demand[members], self.capacity, self.price, self.allowed[members], self.shape
+        )
+
     def with_demand(self, demand: Ints) -> CoverProblem:
         return CoverProblem(self.requests, demand, self.capacity, self.price, self.allowed, self.shape)
 
@@ -63,11 +69,12 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """One machine of a cover: which machine, and how many pods of each class that is there."""
+    """A machine of a cover: which it is, how many pods of each class that is there, and how many such machines."""
 
     machine: int
     classes: Ints
     pods: Ints
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykarpenter.core.cover.problem import Bundle, CoverProblem
-from pykarpenter.core.interning import Bools, Ints
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import Kind
 from pykarpenter.core.packing.lower_bound import HAS_SOLVER
+from pykarpenter.core.packing.sizing import Sizing, first_holding
 from pykarpenter.core.packing.units import Unit, Workshop, workshops
 
 _GAIN = 1e-9
-# Machines sized at a time: bounds the memory of the comparison.
-_BLOCK = 128
 
 
 def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool]) -> ClaimTable | None:
@@ -52,25 +50,9 @@ def _price_today(kernel: Kernel, shop: Workshop) -> float:
         order = np.argsort(price, kind="stable")
         used = claims.used[positions[of_kind == index]]
         one = np.ones((len(used), 1), dtype=bool)
-        cheapest = _first_holding(kind.usable[order], used, one, np.zeros(len(order), dtype=np.int64))
+        cheapest = first_holding(kind.usable[order], used, one, np.zeros(len(order), dtype=np.int64))
         total += float(price[order[cheapest]].sum()) if (cheapest >= 0).all() else float("inf")
     return total
-
-
-def _first_holding(capacity: Ints, used: Ints, welcome: Bools, kind_of: Ints) -> Ints:
-    """For each row of `used` the first row of `capacity` that holds it and is of a kind that welcomes it, or -1."""
-    first = np.full(len(used), -1, dtype=np.int64)
-    if not len(capacity) or not len(used):
-        return first
-    # Resources of which every machine has enough for all decide nothing.
-    decisive = [(have, needed) for have, needed in zip(capacity.T, used.T, strict=True) if needed.max() > have.min()]
-    for start in range(0, len(used), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        fits = welcome[block][:, kind_of]
-        for have, needed in decisive:
-            fits &= have[None] >= needed[block, None]
-        first[block] = np.where(fits.any(axis=1), fits.argmax(axis=1), -1)
-    return first
 
 
 def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable[[], bool]) -> list[Bundle] | None:
@@ -79,6 +61,7 @@ def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable
     problem = CoverProblem(
         shop.requests, shop.demand, shop.capacity, shop.price, shop.allowed, shape=len(shop.units[0].vector)
     )
+    sizing = Sizing(shop)
     best: list[Bundle] | None = None
     cheapest = today
     for ceiling, covers in portfolio(problem, effort, should_stop):
@@ -87,30 +70,18 @@ def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable
         for cover in covers:
             if should_stop():
                 return best
-            bundles, cost = _right_sized(shop, cover)
+            bundles, cost = sizing.right_sized(cover)
             if cost < cheapest - _GAIN:
                 best, cheapest = bundles, cost
-    return best
-
-
-def _right_sized(shop: Workshop, bundles: list[Bundle]) -> tuple[list[Bundle], float]:
-    """Each bundle on the cheapest machine of a kind that welcomes all its pods."""
-    by_price = np.argsort(shop.price, kind="stable")
-    capacity = shop.capacity[by_price]
-    kind_of = shop.machine_kind[by_price]
-    starts = np.cumsum([0, *(len(bundle.classes) for bundle in bundles[:-1])])
-    classes = np.concatenate([bundle.classes for bundle in bundles])
-    pods = np.concatenate([bundle.pods for bundle in bundles])
-    used = np.add.reduceat(shop.requests[classes] * pods[:, None], starts, axis=0)
-    welcome = np.logical_and.reduceat(shop.welcome[classes], starts, axis=0)
-    chosen = by_price[_first_holding(capacity, used, welcome, kind_of)]
-    sized = [Bundle(int(machine), b.classes, b.pods) for machine, b in zip(chosen.tolist(), bundles, strict=True)]
-    return sized, float(shop.price[chosen].sum())
+    if best is None:
+        return None
+    fewer, cost = sizing.fewer(best)
+    return fewer if cost < today - _GAIN else best
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """A machine of the cover as it will be planned: the kind says which types may be bought for it."""
+    """A machine as it will be planned, as often as the bundle says; the kind says which types may be bought for it."""
 
     bundle: Bundle
     kind: Kind
@@ -142,7 +113,8 @@ def _fits_limits(shop: Workshop, kernel: Kernel, machines: list[_Machine]) -> bo
     remaining = shop.template.remaining or {}
     left = dict(remaining)
     largest = shop.template.largest()
-    if all(amount >= len(machines) * largest.get(name, 0) for name, amount in remaining.items()):
+    number = sum(machine.bundle.times for machine in machines)
+    if all(amount >= number * largest.get(name, 0) for name, amount in remaining.items()):
         return True
     for position in shop.positions:
         for name, amount in _largest(kernel, position).items():
@@ -151,7 +123,7 @@ def _fits_limits(shop: Workshop, kernel: Kernel, machines: list[_Machine]) -> bo
     for machine in machines:
         used = (machine.bundle.pods @ shop.requests[machine.bundle.classes])[:width]
         for name, amount in shop.template.max_capacity(machine.kind.surviving(used)).items():
-            left[name] = left.get(name, 0) - amount
+            left[name] = left.get(name, 0) - amount * machine.bundle.times
     return all(left[name] >= 0 for name in remaining)
 
 
@@ -172,11 +144,12 @@ def _rebuilt(kernel: Kernel, shops: list[Workshop], improved: dict[int, list[_Ma
         supply = [_Supply(unit) for unit in shop.units]
         for machine in machines:
             bundle = machine.bundle
-            position = int(new.open(machine.kind.index, 1)[0])
-            for unit, pods in zip(bundle.classes.tolist(), bundle.pods.tolist(), strict=True):
-                new.shares[position].extend(supply[unit].take(pods))
-                new.used[position] += shop.units[unit].vector * pods
-                new.pods[position] += pods
+            positions = new.open(machine.kind.index, bundle.times)
+            new.used[positions] = (bundle.pods @ shop.requests[bundle.classes])[: new.width]
+            new.pods[positions] = bundle.pods.sum()
+            for position in positions.tolist():
+                for unit, pods in zip(bundle.classes.tolist(), bundle.pods.tolist(), strict=True):
+                    new.shares[position].extend(supply[unit].take(pods))
     return new
 
 
