@@ -64,11 +64,15 @@ def table(results: list[dict[str, Any]]) -> str:
             verdict = {True: "pass", False: "MISS", None: "-"}[row["passes"]]
             note = f"  ({row['note']})" if row["note"] else ""
             name = f"{result['benchmark']}: {row['name']}"
-            lines.append(
-                f"{name:44} {row['value']:>12,.1f} {row['scaled']:>12,.1f} {bound:>12}  {row['unit']:9} {verdict}{note}"
-            )
+            numbers = f"{_number(row['value'])} {_number(row['scaled'])}"
+            lines.append(f"{name:44} {numbers} {bound:>12}  {row['unit']:9} {verdict}{note}")
         lines.append(f"{'':44} machine speed {result['machine_speed']:.2f} of the reference")
     return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    """Small values are ratios and seconds, where the third digit decides."""
+    return f"{value:>12,.3f}" if abs(value) < 20 else f"{value:>12,.1f}"
 
 
 def failed(results: list[dict[str, Any]]) -> bool:

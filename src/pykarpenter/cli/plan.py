@@ -41,13 +41,17 @@ _SETTING_FLAGS = {
     "cross-pool-cost": "true lets a cheaper pool win over a heavier one.",
 }
 
+# The same by the name that one looks for first.
+_SHORT_FLAGS = {"packing-effort": ("--effort",)}
+
 LEFT_OUT = 2
 BAD_INPUT = 1
 
 
 def _settings(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, text in reversed(_SETTING_FLAGS.items()):
-        function = click.option(f"--{name}", name.replace("-", "_"), default=None, help=text)(function)
+        short = _SHORT_FLAGS.get(name, ())
+        function = click.option(f"--{name}", *short, name.replace("-", "_"), default=None, help=text)(function)
     return function
 
 

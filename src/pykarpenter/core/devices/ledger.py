@@ -43,6 +43,8 @@ class Ledger:
     # The most of each holder in things of the cluster, and all of them together.
     _most: dict[Holder, Usage] = field(default_factory=dict)
     _total: Usage = field(default_factory=dict)
+    # Holders of things of the cluster for more than one type, in the order they came to hold them.
+    _undecided: dict[Holder, None] = field(default_factory=dict)
 
     def used(self, holder: Holder | None, group: int, *more: Usage) -> InUse:
         """All that is in use as one type of the holder sees it."""
@@ -80,10 +82,14 @@ class Ledger:
         self._most[holder] = most(self._own[holder].values())
         add(self._total, self._most[holder])
         self.version += 1
+        if self._most[holder] and len(self._own[holder]) > 1:
+            self._undecided[holder] = None
+        else:
+            self._undecided.pop(holder, None)
 
     def undecided(self) -> list[Holder]:
         """Planned machines that hold things of the cluster for more than one type."""
-        return [holder for holder, held in self._most.items() if held and len(self._own[holder]) > 1]
+        return list(self._undecided)
 
 
 def is_leaving(namespace: str, reserved_for: Iterable[ResourceClaimConsumer], leaving: Collection[str]) -> bool:
