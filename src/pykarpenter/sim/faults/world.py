@@ -271,10 +271,14 @@ async def _settle(world: World, report: Report) -> None:
     await asyncio.sleep(SETTLE_S)
     # Who still waits must have been told why and how long; so long is waited, and no longer.
     until = named_waits(world.cluster, report)
+    settled_at = loop.time()
     for _ in range(int(PATIENCE_S / _LOOK_S)):
         if loop.time() >= until or not waiting(world.cluster):
             break
         await asyncio.sleep(_LOOK_S)
+    if loop.time() > settled_at:
+        # The load became steady only now: what came for the last pods may still be consolidated once.
+        await asyncio.sleep(STEADY_S)
     ledger = world.cluster.cloud.ledger
     launched, terminated = ledger.launched, ledger.terminated
     await asyncio.sleep(STEADY_S)
