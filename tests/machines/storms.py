@@ -85,7 +85,12 @@ class Storm:
             if labels.DO_NOT_DISRUPT in pod.metadata.annotations:
                 body = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: None}}}
                 await api.patch(kinds.POD, pod.name, body, "default")
-        await asyncio.sleep(CALM_S)
+        await asyncio.sleep(CALM_S / 2)
+        # As the cloud's own controller does; a Node that never became a claim's is nobody else's to remove.
+        for node in await list_all(api, kinds.NODE):
+            if node.spec.provider_id not in self.cloud.instances:
+                await api.delete(kinds.NODE, node.name)
+        await asyncio.sleep(CALM_S / 2)
         for boot in self._boots:
             boot.cancel()
 
@@ -167,10 +172,12 @@ class Storm:
         await self.world.operator()
 
     async def lose(self) -> None:
-        """A machine vanishes, and its kubelet with it."""
-        if not self.cloud.instances:
+        """A machine vanishes, and its kubelet with it; one that no claim knows yet would be launched anew."""
+        claims = await list_all(self.world.api, kinds.NODE_CLAIM)
+        known = sorted({claim.status.provider_id for claim in claims} & set(self.cloud.instances))
+        if not known:
             return
-        provider_id = self.rng.choice(sorted(self.cloud.instances))
+        provider_id = self.rng.choice(known)
         del self.cloud.instances[provider_id]
         for node in await list_all(self.world.api, kinds.NODE):
             if node.spec.provider_id == provider_id:
