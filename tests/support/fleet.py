@@ -223,7 +223,7 @@ class Fleet:
             metadata=ObjectMeta(
                 name=name, uid=f"node-uid-{name}", labels=values, annotations=annotations or {}, creation_timestamp=born
             ),
-            spec=NodeSpec(provider_id=f"test://{name}"),
+            spec=NodeSpec(provider_id=f"test://{name}", taints=list(taints)),
             status=NodeStatus(conditions=[condition("Ready"), *(node_conditions or [])]),
         )
         if any(c.type == "Ready" for c in node_conditions or []):
@@ -311,8 +311,7 @@ class PlainSimulation:
     def ask(self, question: Question) -> Answer:
         nodes = [
             dataclasses.replace(
-                view,
-                taints=(*view.taints, _CLOSED) if view.name in question.closed else view.taints,
+                _closed(view) if view.name in question.closed else view,
                 pods=tuple(_tolerant(pod) for pod in view.pods) if view.marked_for_deletion else view.pods,
             )
             for view in self.snapshot.nodes
@@ -360,6 +359,13 @@ def fast_engine(snapshot: ClusterSnapshot) -> Simulation:
 
 
 ENGINES: dict[str, Callable[[ClusterSnapshot], Simulation]] = {"plain": PlainSimulation, "fast": fast_engine}
+
+
+def _closed(view: NodeView) -> NodeView:
+    """The machine with the taint, which the reference packer reads from its Node."""
+    assert view.node is not None
+    spec = msgspec.structs.replace(view.node.spec, taints=[*view.node.spec.taints, _CLOSED])
+    return dataclasses.replace(view, taints=(*view.taints, _CLOSED), node=msgspec.structs.replace(view.node, spec=spec))
 
 
 def _tolerant(pod: Pod) -> Pod:
