@@ -28,6 +28,7 @@ BENCHMARKS: dict[str, str] = {
     "disruption": "benchmarks.disruption",
     "fleets": "benchmarks.fleets",
     "scale": "benchmarks.scale",
+    "fleet-search": "benchmarks.fleet_search",
 }
 TIMEOUT_S = 1800
 

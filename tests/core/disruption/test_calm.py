@@ -1,4 +1,4 @@
-"""Consolidation pays for the pods it moves, and pays twice for workloads that were moved within a day."""
+"""Consolidation pays for the pods it moves, and more for workloads that were moved within a day."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from benchmarks.disruption import snapshot
 
 from pykarpenter.core.disruption.blockers import Blocker
-from pykarpenter.core.disruption.calm import HORIZON_S, weight, workload_of
+from pykarpenter.core.disruption.calm import AT_ONCE, HORIZON_S, weight, workload_of
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.commands import Method
 from pykarpenter.core.disruption.consolidation import Proposal, propose
@@ -51,13 +51,14 @@ def test_a_workload_moved_within_a_day_has_to_pay_for_both_moves(ago, pays):
     assert isinstance(found, Proposal) == pays
 
 
-def test_only_the_moved_workload_counts_double():
-    """Others stay as movable as they were."""
+@pytest.mark.parametrize(("hours", "times"), [(0.1, AT_ONCE), (1, AT_ONCE), (8, 3), (12, 2), (23, 2), (24, 1)])
+def test_only_the_moved_workload_counts_more_and_the_less_the_longer_ago(hours, times):
+    """Others stay as movable as they were; what moved just now has to promise much."""
     frozen, _, _ = snapshot(2, 0.5)
     pods = list(frozen.nodes[0].pods)
     first = workload_of(pods[0])
     same = sum(workload_of(pod) == first for pod in pods)
-    assert weight(pods, {first: 0.0}, 10.0) == len(pods) + same
+    assert weight(pods, {first: 0.0}, hours * 3600) == pytest.approx(len(pods) - same + times * same)
 
 
 def test_the_bound_of_a_running_fleet_is_below_its_bill():

@@ -44,6 +44,7 @@ class Found:
     """What the search came to; `command` None leaves the first one in place."""
 
     command: Command | None = None
+    eligible: int = 0
     trials: int = 0
     considered: int = 0
     notices: list[Notice] = field(default_factory=list)
@@ -56,7 +57,7 @@ class Found:
             method=self.command.method,
             reason=Reason.UNDERUTILIZED,
             commands=(self.command,),
-            eligible=len(self.command.targets),
+            eligible=self.eligible,
             considered=self.considered,
             notices=tuple(self.notices),
             scores=tuple(self.scores),
@@ -77,8 +78,8 @@ def search(
     effort: Effort | None = None,
 ) -> Found:
     """A command that is better than `first`, if one is found before the stop."""
-    found = Found()
     candidates = _candidates(world)
+    found = Found(eligible=len(candidates))
     if not candidates or not HAS_SOLVER or not isinstance(simulation, KnowsFleet):
         return found
     movable = [Movable(c.name, c.price or 0.0, c.pods) for c in candidates.values()]

@@ -1,8 +1,8 @@
 """Whether a saving is worth the pods it moves: no eviction for pennies, and none twice before the first has paid.
 
 Moving a pod is taken to cost its price in $/h over the horizon. A command must save at least that price for each pod
-it moves; a workload that was moved within the horizon counts double, so that moving it again covers both moves, and
-pods of a pool whose pods lately did not land where planned count more for a while.
+it moves; a workload that was moved within the horizon counts at least double, so that moving it again covers both
+moves, and the more the shorter ago that was. Pods of a pool whose pods lately did not land where planned count more.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.reasons import Why
 
 HORIZON_S = 24 * 3600.0
-# What a pod of a workload that was moved within the horizon counts.
+# What a pod of a workload that was moved within the horizon counts at least: its gain has to cover both moves.
 AGAIN = 2.0
+# What it counts at most, right after the move.
+AT_ONCE = 5.0
 # What a pod counts in a pool whose pods did not land where planned.
 COOLING = 4.0
 
@@ -31,9 +33,18 @@ def workload_of(pod: Pod) -> str:
 
 
 def weight(pods: Iterable[Pod], displaced_at: Mapping[str, float], now: float) -> float:
-    """What moving these pods counts, in pods."""
-    recent = (now - displaced_at.get(workload_of(pod), -math.inf) < HORIZON_S for pod in pods)
-    return math.fsum(AGAIN if again else 1.0 for again in recent)
+    """What moving these pods counts, in pods.
+
+    What moved an hour ago is likely to be moved again soon, so a saving is trusted to last about as long as the last
+    one did: the shorter ago a workload was moved, the more its pods count.
+    """
+    return math.fsum(_times(now - displaced_at.get(workload_of(pod), -math.inf)) for pod in pods)
+
+
+def _times(elapsed_s: float) -> float:
+    if elapsed_s >= HORIZON_S:
+        return 1.0
+    return min(AT_ONCE, max(AGAIN, HORIZON_S / max(elapsed_s, 1.0)))
 
 
 def counted(world: World, candidates: Iterable[Candidate]) -> float:
@@ -75,7 +86,7 @@ def _why_more(world: World, candidates: Sequence[Candidate]) -> str:
     reasons: list[str] = []
     pods = [pod for candidate in candidates for pod in candidate.pods]
     if weight(pods, world.memory.displaced_at, world.now) > len(pods):
-        reasons.append("workloads moved within a day count double")
+        reasons.append("workloads moved within a day count more")
     pools = sorted({c.pool.name for c in candidates if world.memory.cooling_until.get(c.pool.name, 0.0) > world.now})
     if pools:
         reasons.append(f"pods moved lately from NodePool {', '.join(pools)} did not land where planned")

@@ -31,7 +31,11 @@ SPOILT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Move:
+    """Pods moved by one consolidation, what it gains in $/h, and when that has paid for them (epoch seconds)."""
+
     at: float
+    pods: int
+    gain: float
     paid_back_at: float
 
 
@@ -40,6 +44,7 @@ class MoveLedger:
     """Which pod stands for which move; `price` is what a moved pod is worth in $/h over a day."""
 
     price: float
+    moves: list[Move] = field(default_factory=list)
     _heirs: dict[str, Move] = field(default_factory=dict)
     _awaited: defaultdict[str, deque[Move]] = field(default_factory=lambda: defaultdict(deque))
 
@@ -54,7 +59,8 @@ class MoveLedger:
         again = [uid for uid, _ in listed if uid in self._heirs and now < self._heirs[uid].paid_back_at]
         needed = self.price * (len(listed) + len(again))
         hours = len(listed) * self.price * DAY_H / gain if gain > 0 else math.inf
-        move = Move(now, now + hours * 3600.0)
+        move = Move(now, len(listed), gain, now + hours * 3600.0)
+        self.moves.append(move)
         for uid, owner in listed:
             self._heirs.pop(uid, None)
             if owner:
@@ -79,8 +85,12 @@ class MoveChecker(Middleware):
         self._ledger = MoveLedger(price)
         self._judged: dict[tuple[str, ...], None] = {}
         self._spoilt_at = -math.inf
-        self.moves = 0
         journal.listen(self._written)
+
+    @property
+    def moves(self) -> list[Move]:
+        """Every consolidation judged so far."""
+        return self._ledger.moves
 
     def _written(self, written: Written) -> None:
         if self._cluster.cloud.market.bad_data is not None:
@@ -106,7 +116,6 @@ class MoveChecker(Middleware):
         if key in self._judged or gain is None:
             return
         self._judged[key] = None
-        self.moves += 1
         wrong = self._ledger.moved(self._cluster.clock.now(), self._pods(going), gain)
         if wrong:
             self._report.add(INVARIANT, self._cluster.clock.now(), f"{', '.join(key)}: {wrong}")

@@ -19,6 +19,9 @@ class Sample:
     nodes: int
     pending: int
     running: int
+    # Evictions and $ so far.
+    evictions: int = 0
+    cost: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,6 +53,8 @@ class Meter:
                 nodes,
                 len(found._waiting),
                 len(found._running),
+                found.evictions,
+                round(self._cluster.cloud.cost_so_far()[0], 4),
             )
         )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from pykarpenter.api import kinds
+from pykarpenter.api import kinds, labels
 from pykarpenter.kube.contract import Selection
 from pykarpenter.kube.errors import AlreadyExists, ApiError
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
@@ -15,6 +15,7 @@ from pykarpenter.runtime.clock import LoopClock
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import run_virtual, running_clock
 from pykarpenter.sim.checkers import MoveChecker, Report, SafetyCheckers
+from pykarpenter.sim.checkers.calm import Move
 from pykarpenter.sim.cluster import ClusterOptions, EmbeddedCluster
 from pykarpenter.sim.faults.actions import CLASS, carry_out
 from pykarpenter.sim.faults.api import ApiFaults
@@ -62,9 +63,12 @@ class Summary:
 class Result:
     summary: Summary
     samples: tuple[Sample, ...]
+    # Consolidations that moved pods, as the checkers saw them.
+    moves: tuple[Move, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self.summary), "timeline": [asdict(sample) for sample in self.samples]}
+        moves = [asdict(move) for move in self.moves]
+        return {**asdict(self.summary), "moves": moves, "timeline": [asdict(sample) for sample in self.samples]}
 
 
 # Faults that nothing comes of unless processes compete for the lease.
@@ -76,7 +80,7 @@ def simulate(
 ) -> Result:
     """Run to the end on a fresh virtual-time loop; raises ScenarioRefused. `progress` gets shares between 0 and 1."""
     contested = any(step.action in _NEED_ELECTION for step in scenario.steps)
-    chosen = settings or Settings(disable_leader_election=not contested)
+    chosen = replace(settings or Settings(), disable_leader_election=not contested)
     return run_virtual(_simulate(scenario, seed, chosen, progress or (lambda _: None)))
 
 
@@ -117,7 +121,8 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
             await asyncio.gather(keeper, return_exceptions=True)
             await process.stop()
             await standby.stop()
-        return Result(_summary(world, meter, journal, report, scenario, seed), tuple(meter.found.samples))
+        summary = _summary(world, meter, journal, report, scenario, seed)
+        return Result(summary, tuple(meter.found.samples), tuple(moves.moves))
 
 
 async def _install(world: World, scenario: Scenario) -> None:
@@ -158,6 +163,10 @@ async def _carry_out(world: World, step: Step) -> None:
         await _create(world, args["body"])
     elif step.action == "scale_to":
         patch = {"spec": {"replicas": args["replicas"]}}
+        await _user_write(world.user.patch(kinds.DEPLOYMENT, args["name"], patch, args["namespace"]), step)
+    elif step.action == "restart":
+        stamp = {"annotations": {f"{labels.OWN_GROUP}/restarted-at": str(round(step.at))}}
+        patch = {"spec": {"template": {"metadata": stamp}}}
         await _user_write(world.user.patch(kinds.DEPLOYMENT, args["name"], patch, args["namespace"]), step)
     elif step.action == "delete":
         kind = next((k for k in kinds.ALL if k.kind == args["kind"]), None)

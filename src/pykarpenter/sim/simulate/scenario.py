@@ -25,7 +25,7 @@ DEFAULT_DURATION_S = 3600.0
 SNAPSHOT = "ClusterSnapshot"
 
 _FIELDS = ("duration", "catalog", "pricePeriod", "objects", "steps", "waves")
-_STEP_FIELDS = ("apply", "scale", "delete", "fault")
+_STEP_FIELDS = ("apply", "scale", "restart", "delete", "fault")
 _WAVE_FIELDS = ("deployment", "namespace", "low", "high", "period", "peak", "every")
 
 
@@ -84,9 +84,8 @@ def _from_document(document: Document, objects: tuple[Json, ...], catalog: str) 
     duration = _duration(document, "spec.duration", spec.get("duration"))
     listed = _list(document, "spec.objects", spec.get("objects"))
     inline = [_object(document, f"spec.objects[{i}]", body) for i, body in enumerate(listed)]
-    steps = [
-        s for i, raw in enumerate(_list(document, "spec.steps", spec.get("steps"))) for s in _step(document, i, raw)
-    ]
+    raw_steps = enumerate(_list(document, "spec.steps", spec.get("steps")))
+    steps = [s for i, raw in raw_steps for s in _repeated(document, i, raw, duration)]
     for i, raw in enumerate(_list(document, "spec.waves", spec.get("waves"))):
         steps.extend(_wave(document, f"spec.waves[{i}]", raw, duration))
     period = spec.get("pricePeriod")
@@ -131,12 +130,23 @@ def _object(document: Document, field: str, body: object) -> Json:
     return fit_for_the_cloud(dict(body))
 
 
+def _repeated(document: Document, index: int, raw: object, duration: float) -> list[Step]:
+    """A step, and with `every` the same step again and again until the end."""
+    steps = _step(document, index, raw)
+    every = raw.get("every") if isinstance(raw, Mapping) else None
+    if every is None:
+        return steps
+    period = _duration(document, f"spec.steps[{index}].every", every)
+    times = int(max(0.0, duration - steps[0].at) / period) + 1
+    return [Step(step.at + number * period, step.action, step.args) for step in steps for number in range(times)]
+
+
 def _step(document: Document, index: int, raw: object) -> list[Step]:
     field = f"spec.steps[{index}]"
     if not isinstance(raw, Mapping):
         raise document.error(field, raw, f"give an object with at and one of {', '.join(_STEP_FIELDS)}")
     at = 0.0 if str(raw.get("at")) in ("0", "0s") else _duration(document, f"{field}.at", raw.get("at"))
-    what = [name for name in raw if name not in ("at", "with")]
+    what = [name for name in raw if name not in ("at", "every", "with")]
     if len(what) != 1 or what[0] not in _STEP_FIELDS:
         raise document.error(field, what, f"a step does exactly one of {', '.join(_STEP_FIELDS)}")
     value = raw[what[0]]
@@ -152,6 +162,10 @@ def _step(document: Document, index: int, raw: object) -> list[Step]:
         if not value.get("deployment") or not _is_count(replicas):
             raise document.error(place, value, "give deployment and replicas, a number of 0 or more")
         return [_scale(at, value, replicas)]
+    if what[0] == "restart":
+        if not value.get("deployment"):
+            raise document.error(place, value, "give the deployment whose pods are replaced one after the other")
+        return [Step(at, "restart", {"name": value["deployment"], "namespace": value.get("namespace", "default")})]
     if not value.get("kind") or not value.get("name"):
         raise document.error(place, value, "give kind and name of what to delete")
     return [Step(at, "delete", {k: str(value[k]) for k in ("kind", "name", "namespace") if k in value})]
