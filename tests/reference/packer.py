@@ -501,7 +501,10 @@ def _reserve(
 
 def _launchable(world: World, item: InstanceType, requirements: Requirements, held: frozenset[str]) -> bool:
     for o in supply.available_offerings(item, requirements, world.rules.well_known):
-        if o.capacity_type != labels.RESERVED or o.reservation_capacity > 0 or o.reservation_id in world.credit:
+        if o.capacity_type != labels.RESERVED:
+            return True
+        # A reservation without a unit in hand is not the claim's to launch from.
+        if o.reservation_id in held or (not world.settings.reserved_capacity and o.reservation_capacity > 0):
             return True
     return False
 
