@@ -108,11 +108,16 @@ def _board(snapshot: ClusterSnapshot, planned: list[Machine]) -> Board:
 def _crowding(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
     """Pods with a spread of their own go first, into the emptiest domain: others would only be in their way."""
     worst = 0
-    for constraint in pod.spec.topology_spread_constraints:
+    for constraint in _own_spreads(pod):
         selector = _extended(constraint.label_selector, constraint.match_label_keys, pod)
         counts = board.occupied(lambda p, s=selector: _selected(p, {pod.namespace}, s), constraint.topology_key, True)
         worst = max([worst, *(counts.get(d, 0) for d in machine.domains(constraint.topology_key))])
-    return (not pod.spec.topology_spread_constraints, worst, pod.key)
+    return (not _own_spreads(pod), worst, pod.key)
+
+
+def _own_spreads(pod: Pod) -> list[TopologySpreadConstraint]:
+    """Constraints in which the pod counts anybody placed with it; one without a selector counts nobody new."""
+    return [c for c in pod.spec.topology_spread_constraints if c.label_selector is not None]
 
 
 def _queue_order(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
@@ -123,13 +128,13 @@ def _queue_order(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
 
 def _tightest_rule(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
     """Pods whose rule looks at a single host first, then other spreads, then the rest."""
-    on_host = [c for c in pod.spec.topology_spread_constraints if c.topology_key == keys.HOSTNAME]
+    on_host = [c for c in _own_spreads(pod) if c.topology_key == keys.HOSTNAME]
     return (not on_host, *_crowding(pod, machine, board))
 
 
 def _widest_rule(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
     """Pods that spread over zones or the like first: those that only count there would tilt the balance for them."""
-    wide = [c for c in pod.spec.topology_spread_constraints if c.topology_key != keys.HOSTNAME]
+    wide = [c for c in _own_spreads(pod) if c.topology_key != keys.HOSTNAME]
     alike = 0
     for key in (keys.ZONE, keys.CAPACITY_TYPE):
         counts = board.occupied(lambda p: _same_app(p, pod), key, True)

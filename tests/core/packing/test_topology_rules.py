@@ -351,3 +351,12 @@ def test_pods_left_out_by_the_order_of_others_are_tried_first_once_more() -> Non
     pods = make_pods(3, labels=WEB, cpu="1500m", topology_spread_constraints=[spread(labels.ZONE, WEB, skew=3)])
     plan = plan_of([*pods, lonely], types=[SMALL])
     assert not plan.unschedulable
+
+
+@pytest.mark.promise("SCH-11.2")
+def test_affinity_follows_a_pod_to_a_machine_whose_node_has_not_appeared() -> None:
+    """Its zone is known by nobody else until the first pod is placed there."""
+    coming = make_node(zone="zone-far", pool="default", node=None, initialized=False)
+    leader = make_pod("aa", cpu="2", labels=WEB, node_selector={labels.ZONE: "zone-far"})
+    follower = make_pod("bb", affinity=near(affinity_term(labels.ZONE, WEB)))
+    assert on_nodes(plan_of([leader, follower], nodes=[coming])) == {"node-1": ["default/aa", "default/bb"]}

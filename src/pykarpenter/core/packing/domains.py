@@ -259,11 +259,13 @@ class DomainPlacer:
         reachable = False
         for domains, pinned in self._pinnings(kind, admitted):
             reachable = True
+            if kernel.tilts(cls, position, pinned):
+                continue
             room = int(found.claim_rooms[position])
             if pinned is not kind:
                 room = min(room, int(pinned.rooms(kernel.claims.used[position : position + 1], cls.vector)[0]))
             room = min(room, cls.left, self._allowance(admitted, domains) - self._uncounted(position, domains, pinned))
-            if room <= 0 or kernel.tilts(cls, position, pinned):
+            if room <= 0:
                 continue
             placed = kernel.put_carefully(cls, pinned, position, room)
             if placed:

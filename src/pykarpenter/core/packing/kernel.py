@@ -211,20 +211,12 @@ class Kernel:
 
         They may have come before the pods that insist on the spread; kube-scheduler is free to bind them first.
         """
-        before, topology = self.kinds.kinds[int(self.claims.kinds[position])], self.topology
+        before = self.kinds.kinds[int(self.claims.kinds[position])]
         if self.plain or before is after:
             return False
-        peers: dict[int, int] = {}
-        groups = {}
-        for share in self.claims.shares[position]:
-            for group in share.members.counted_by:
-                if group.binding:
-                    groups[id(group)] = group
-                    peers[id(group)] = peers.get(id(group), 0) + share.count
-        for key, group in groups.items():
-            was = topology.domains_taken(group, before)
-            more = peers[key] + (group in cls.counted_by)
-            if any(d not in was and topology.exceeds(group, d, more) for d in topology.domains_taken(group, after)):
+        for group, domain in self.topology.newly_bound(before, after):
+            peers = sum(s.count for s in self.claims.shares[position] if group in s.members.counted_by)
+            if peers and self.topology.exceeds(group, domain, peers + (group in cls.counted_by)):
                 return True
         return False
 

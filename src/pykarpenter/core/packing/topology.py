@@ -62,8 +62,11 @@ class Topology:
         self._namespaces = namespaces
         self._rules = rules
         self.groups: dict[GroupRule, Group] = {}
-        # Keys other than hostname over which some pod insists on a spread.
+        # Spreads over keys other than hostname on which some pod insists, and their keys.
+        self._binding: list[Group] = []
         self.binding_keys: list[str] = []
+        self._newly_bound: dict[tuple[int, int], list[tuple[Group, str]]] = {}
+        self._domains: dict[int, list[str]] = {}
         self._universe: dict[str, dict[str, list[tuple[Taint, ...]]]] = {}
         self._known: dict[tuple[GroupRule, tuple[Toleration, ...]], list[str]] = {}
         self._passing: dict[NodeFilter, Bools] = {}
@@ -196,19 +199,36 @@ class Topology:
             # A machine that is leaving takes no pod: its domain would only hold the others down to what it lacks.
             stays = self.passing(rule.node_filter) & self.nodes.has_node & (np.arange(len(ids)) < self.nodes.targets)
             domains.update(values[i] for i in np.unique(ids[stays & (ids >= 0)]).tolist())
-            domains.update(group.counts)
             found = self._known[question] = sorted(domains)
-        return found
+        # Pods stand in these, be they bound or placed just now on a machine whose Node has not appeared.
+        others = [domain for domain in group.counts if domain not in found]
+        return sorted([*found, *others]) if others else found
 
     def bind(self, group: Group) -> None:
         """Some pod insists on this spread, whatever preferences it gives up."""
-        group.binding = True
+        if group not in self._binding:
+            self._binding.append(group)
         if group.rule.key not in self.binding_keys:
             self.binding_keys.append(group.rule.key)
 
+    def newly_bound(self, before: Kind, after: Kind) -> list[tuple[Group, str]]:
+        """Spreads that count a machine once it becomes another kind, with the domain in which they do."""
+        question = (before.index, after.index)
+        found = self._newly_bound.get(question)
+        if found is None:
+            found = self._newly_bound[question] = [
+                (group, domain)
+                for group in self._binding
+                for domain in self.domains_taken(group, after)
+                if domain not in self.domains_taken(group, before)
+            ]
+        return found
+
     def exceeds(self, group: Group, domain: str, more: int) -> bool:
         """Whether so many more pods in a domain break a spread, for a pod that may go to any domain."""
-        known = self.known(group, group.rule.node_filter.tolerations or ())
+        known = self._domains.get(id(group))
+        if known is None:
+            known = self._domains[id(group)] = self.known(group, group.rule.node_filter.tolerations or ())
         lowest = min((group.counts.get(other, 0) for other in known), default=0)
         if len(known) < (group.rule.min_domains or 0):
             lowest = 0

@@ -79,8 +79,6 @@ class Group:
     node_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     claim_counts: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     host_total: int = 0
-    # Whether some pod insists on this spread over domains other than hosts.
-    binding: bool = False
 
     @property
     def is_host(self) -> bool:
