@@ -357,6 +357,7 @@ def test_pods_left_out_by_the_order_of_others_are_tried_first_once_more() -> Non
 def test_affinity_follows_a_pod_to_a_machine_whose_node_has_not_appeared() -> None:
     """Its zone is known by nobody else until the first pod is placed there."""
     coming = make_node(zone="zone-far", pool="default", node=None, initialized=False)
-    leader = make_pod("aa", cpu="2", labels=WEB, node_selector={labels.ZONE: "zone-far"})
-    follower = make_pod("bb", affinity=near(affinity_term(labels.ZONE, WEB)))
+    leader = make_pod("aa", labels=WEB, node_selector={labels.ZONE: "zone-far"})
+    # The larger pod is asked about first, in vain.
+    follower = make_pod("bb", cpu="2", affinity=near(affinity_term(labels.ZONE, WEB)))
     assert on_nodes(plan_of([leader, follower], nodes=[coming])) == {"node-1": ["default/aa", "default/bb"]}
