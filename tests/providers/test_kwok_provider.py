@@ -116,6 +116,11 @@ def test_launch_errors_are_typed() -> None:
         bare = msgspec.structs.replace(plain(), spec=msgspec.structs.replace(plain().spec, requirements=[]))
         with pytest.raises(CreateError, match="instance-type"):
             await world.provider.create(bare)
+        # The schema's pattern allows any number of hours.
+        forever = {"spec": {"nodeRegistrationDelay": "99999999999999999h"}}
+        await world.api.patch(kinds.KWOK_NODE_CLASS, "default", forever)
+        with pytest.raises(CreateError, match=r"'default': spec\.nodeRegistrationDelay: .*longer than"):
+            await world.provider.create(plain())
         not_ready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
         await world.api.patch(kinds.KWOK_NODE_CLASS, "default", not_ready, subresource="status")
         with pytest.raises(NodeClassNotReady):

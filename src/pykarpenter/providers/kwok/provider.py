@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pykarpenter.api import labels
-from pykarpenter.api.duration import parse_duration
+from pykarpenter.api.duration import InvalidDuration, parse_duration
 from pykarpenter.api.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM
 from pykarpenter.api.meta import condition_status, find_condition
 from pykarpenter.api.nodepool import KWOKNodeClass, NodeClaim, NodePool
@@ -101,7 +101,11 @@ class KwokProvider:
                 f"no available offering of {len(named.values)} instance type(s) meets the requirements and requests"
             )
         delay = node_class.spec.node_registration_delay
-        return Launch(claim, choice, parse_duration(delay) if delay else 0.0)
+        try:
+            return Launch(claim, choice, parse_duration(delay) if delay else 0.0)
+        except InvalidDuration as error:
+            where = f"KWOKNodeClass {node_class.name!r}: spec.nodeRegistrationDelay"
+            raise CreateError("InvalidNodeClass", f"{where}: {error}") from error
 
     async def register(self, launch: Launch) -> Node:
         """Create the Node of a launch; one that exists already is the same launch, found again."""
