@@ -127,3 +127,22 @@ def test_f1_nodes_fenced_by_a_third_party_are_bought_at_most_twice_per_pod(every
         assert any("machines were launched for it and did not" in message for message in messages)
 
     story(main)
+
+
+def test_a_pod_whose_machine_went_to_a_sibling_starts_afresh() -> None:
+    """The machine works; the pod only came too late for its room, and must not wait an hour for that."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+    late, first = (pod(name, ownerReferences=[owner]) for name in ("late", "first"))
+    stranger = pod("stranger")
+    purchases = Purchases()
+    for name in ("c1", "c2"):
+        purchases.planned(name, [late])
+        purchases.launched(name, 0.0)
+    assert purchases.hold(late, 100.0) is not None
+    purchases.planned("c3", [late])
+    purchases.launched("c3", 2000.0)
+    purchases.kept(stranger, "c3")
+    assert purchases.hold(late, 2100.0) is not None, "what took another workload may still not take this one"
+    purchases.kept(first, "c3")
+    purchases.launched("c3", 2050.0)
+    assert purchases.hold(late, 2100.0) is None

@@ -29,6 +29,8 @@ class _Record:
     """One pod's history; `claim` is the one it waits for now."""
 
     key: str
+    # The controller that makes pods like it.
+    workload: str
     claim: str = ""
     refused: int = 0
     refused_at: float = 0.0
@@ -59,7 +61,7 @@ class Purchases:
     def planned(self, claim: str, pods: Iterable[Pod]) -> None:
         """The claim is bought for these pods."""
         for pod in pods:
-            record = self._records.setdefault(pod.uid, _Record(pod.key))
+            record = self._records.setdefault(pod.uid, _Record(pod.key, workload_of(pod)))
             self._unwait(pod.uid, record)
             record.claim = claim
             self._waiting.setdefault(claim, {})[pod.uid] = None
@@ -100,6 +102,14 @@ class Purchases:
         if claim not in record.machines:
             record.machines.append(claim)
             record.at = now
+
+    def kept(self, pod: Pod, claim: str) -> None:
+        """The machine took this pod: others of its workload who waited for it only came too late, and start afresh."""
+        owner = workload_of(pod)
+        for uid in [uid for uid in self._waiting.get(claim, ()) if self._records[uid].workload == owner]:
+            record = self._records[uid]
+            record.machines.clear()
+            self._unwait(uid, record)
 
     def forget(self, pod: Pod) -> None:
         """The pod is bound, finished or gone."""

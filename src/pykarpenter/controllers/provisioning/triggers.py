@@ -55,8 +55,18 @@ class PodTrigger:
             gone = change.old if pod is None else pod
             if gone is not None:
                 self._note_eviction(change)
+                self._note_binding(change)
                 self._times.forget(gone)
                 self._purchases.forget(gone)
+
+    def _note_binding(self, change: Changed[Pod]) -> None:
+        """A machine that takes a pod fits others of its workload, whoever came first."""
+        pod = change.new
+        if pod is None or not pod.spec.node_name or (change.old is not None and change.old.spec.node_name):
+            return
+        view = self._state.view_of_node(pod.spec.node_name)
+        if view is not None and view.claim is not None:
+            self._purchases.kept(pod, view.claim.name)
 
     def _note_eviction(self, change: Changed[Pod]) -> None:
         """A pod that a foreign taint drives out of a machine that was just bought: that machine was bought in vain."""
