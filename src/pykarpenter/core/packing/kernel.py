@@ -387,8 +387,8 @@ class Kernel:
         template = kind.template
         if template.remaining is None:
             return kind
-        # Only some types bring devices or are reserved, perhaps none of the small ones.
-        bold = not self.modest or NODES in template.remaining or kind.needs_care or bool(cls.devices)
+        # Only some types bring devices, perhaps none of the small ones.
+        bold = not self.modest or NODES in template.remaining or bool(kind.min_values) or bool(cls.devices)
         shares = (1,) if bold else _SHARES_OF_LIMITS
         for share in shares:
             allowed = template.within_limits(share)
