@@ -47,7 +47,8 @@ class WhatIfBase:
         self.snapshot = snapshot
         # A consolidation is judged by what scheduling would certainly find, without the search for cheaper mixes.
         self.settings = replace(settings, effort="off")
-        self.thorough = settings
+        # Few pods move at a time; only the most effort looks at how a handful could be split.
+        self.thorough = replace(settings, effort="thorough")
         self.pending = [pod for pod in snapshot.pods if is_provisionable(pod)]
         self.leaving = leaving_pods(snapshot)
         self.nodes: NodeTable = self.engine.node_table(snapshot, self.settings, keys_of(self.leaving))
