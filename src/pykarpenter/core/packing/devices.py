@@ -65,6 +65,9 @@ class DevicePlaces:
         self._spent: dict[tuple[int, ...], int] = {}
         # Questions answered with no, and why.
         self._hopeless: dict[tuple[object, ...], str] = {}
+        # Planned machines that have nothing left for pods that ask the same, and why; asked thousands of times.
+        self._full: dict[tuple[tuple[tuple[int, ...], bytes], int, int] | None, str] = {}
+        self._last_asked: tuple[tuple[int, int], tuple[tuple[int, ...], bytes] | None] = ((-1, -1), None)
         self._drivers: dict[Holder, dict[int, frozenset[str]]] = {}
         # Why the last question was answered with no.
         self.reason = ""
@@ -163,6 +166,28 @@ class DevicePlaces:
     def narrowed(self, cls: PodClass, kind: Kind, claims: ClaimTable, position: int | None) -> Kind | None:
         """The kind with only what can give the pod its devices beside what the claim holds; remembers how."""
         self._seat()
+        asked = None if position is None else self._asked(cls)
+        question = None if asked is None or position is None else (asked, position, kind.index)
+        if question in self._full:
+            self.reason = self._full[question]
+            return None
+        found = self._looked_for(cls, kind, claims, position)
+        if found is None and question is not None:
+            self._full[question] = self.reason
+        return found
+
+    def _asked(self, cls: PodClass) -> tuple[tuple[int, ...], bytes] | None:
+        """What the pod asks of any planned machine; None when that depends on more than the machine itself."""
+        if self._supply.is_shared:
+            return None
+        state = (cls.index, self._ledger.version)
+        if self._last_asked[0] != state:
+            wanted = self._open(cls.devices)
+            alone = len(wanted) == len(cls.devices)
+            self._last_asked = (state, (_signature(wanted), cls.vector.tobytes()) if alone else None)
+        return self._last_asked[1]
+
+    def _looked_for(self, cls: PodClass, kind: Kind, claims: ClaimTable, position: int | None) -> Kind | None:
         self._release(claims)
         used = cls.vector if position is None else claims.used[position] + cls.vector
         holder: Holder | None = None if position is None else ("claim", position)
