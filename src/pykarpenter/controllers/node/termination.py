@@ -39,6 +39,7 @@ from pykarpenter.runtime.controller import Controller, Result
 from pykarpenter.runtime.logs import get_logger
 
 NAME = "node.termination"
+UNSERVED_S = 5.0
 WORKERS = (100, 5000)
 
 
@@ -76,6 +77,9 @@ class NodeTermination:
             return None
         claim = claim_of(self._ctx, node)
         if claim is not None and not claim.is_deleting:
+            if self._ctx.caches.unserved():
+                # Whoever deleted the Node: no claim is given up while a kind is not served (F33).
+                return Result(requeue_after_s=UNSERVED_S)
             claim = await self._delete_claim(claim)
         if await self._is_lost(node):
             step = node_step(NodePhase.FENCING, NodeFact.INSTANCE_LOST)
