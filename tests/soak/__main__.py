@@ -7,13 +7,10 @@ each fault really fired; with enough seeds a required fault that never fired is 
 from __future__ import annotations
 
 import argparse
-import gc
-import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,6 +21,7 @@ from pykarpenter.sim.faults.world import Outcome, run_story
 from tests.machines.storms import run_storm
 from tests.soak.bursts import run_burst
 from tests.soak.churn import describe_churn, run_churn
+from tests.soak.worlds import outcomes
 
 OUT = Path("out/soak")
 # In a run of at least this many seeds every fault must be seen. F10 and F38 have runs of their own.
@@ -104,27 +102,6 @@ def storms(first: int, count: int) -> int:
             print(f"storm {seed}: BAD", *problems, "happened:", *told, sep="\n  ", flush=True)
     print(f"{count} storms in {time.monotonic() - started:.0f} s, {len(bad)} bad: {bad or 'none'}")
     return 1 if bad else 0
-
-
-def run_seed(seed: int) -> Outcome:
-    return run_story(draw_story(seed))
-
-
-def spare_the_collector() -> None:
-    """A world is many small objects that live as long as it does: looking through them often finds nothing."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def outcomes(seeds: range, workers: int) -> Iterator[Outcome]:
-    """The worlds' outcomes in the order of their seeds; a world is the same in whatever process it runs."""
-    spare_the_collector()
-    if workers <= 1:
-        yield from map(run_seed, seeds)
-        return
-    # New interpreters rather than forks: a fork would inherit threads and event loops of this one.
-    with multiprocessing.get_context("spawn").Pool(workers, spare_the_collector) as pool:
-        yield from pool.imap(run_seed, seeds)
 
 
 def soak(first: int, count: int, *, workers: int, shorten: bool) -> int:
