@@ -21,6 +21,7 @@ TIMING = Timing(launch_s=(0.3, 0.8), boot_s=(3.0, 6.0), shutdown_s=(1.0, 2.0), c
 
 WEB = 12
 WEB_AT_NIGHT = 6
+CACHES = 6
 BATCH = 60
 GPU = 3
 GPU_FAMILIES = ["g4", "g6", "p4"]
@@ -95,6 +96,13 @@ def web() -> Json:
     return _deployment("web", WEB, template)
 
 
+def caches() -> Json:
+    """One for each machine: by day they keep the web service on more machines than it fills."""
+    apart = {"topologyKey": labels.HOSTNAME, "labelSelector": {"matchLabels": {"app": "cache"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    return _deployment("cache", CACHES, _pod("cache", {"cpu": "250m", "memory": "512Mi"}, affinity=affinity))
+
+
 def training() -> Json:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     requests = {"cpu": "2", "memory": "8Gi", "nvidia.com/gpu": "1"}
@@ -128,8 +136,10 @@ class Story:
 
     async def tell(self) -> None:
         """From the first pod to the last machine given back; raises StoryFailed."""
-        await self._begin("1/5  a web service", f"{WEB} web pods, spread over three zones", [*manifests(), web()])
+        sentence = f"{WEB} web pods, spread over three zones, and {CACHES} caches, each on a machine of its own"
+        await self._begin("1/5  a web service", sentence, [*manifests(), web(), caches()])
         await self._until(lambda: self._is_served("web"), f"{WEB} web pods run")
+        await self._until(lambda: self._is_served("cache"), f"{CACHES} caches run")
         await self._begin(
             "2/5  a burst of batch jobs", f"{BATCH} batch pods at once, a few seconds of work each", [batch()]
         )
@@ -177,13 +187,14 @@ class Story:
             await asyncio.sleep(0.1)
 
     async def _come_together(self) -> None:
-        """Most of the web service goes to sleep; what is left moves to fewer machines."""
+        """Half of the web service and all caches go to sleep; what is left moves to fewer machines."""
         self.chapter = "5/5  a quiet night"
         before, machines = self._cluster.cloud.price_per_hour(), len(self._claims())
-        self._say(f"night: {WEB_AT_NIGHT} web pods are enough, and under-used machines may be emptied for others")
+        self._say(f"night: {WEB_AT_NIGHT} web pods are enough without caches, and under-used machines may be emptied")
         policy = {"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized"}}}
         await self._cluster.api.patch(kinds.NODE_POOL, "general", policy)
-        await self._cluster.api.patch(kinds.DEPLOYMENT, "web", {"spec": {"replicas": WEB_AT_NIGHT}}, "default")
+        for name, replicas in (("web", WEB_AT_NIGHT), ("cache", 0)):
+            await self._cluster.api.patch(kinds.DEPLOYMENT, name, {"spec": {"replicas": replicas}}, "default")
 
         def is_quiet() -> bool:
             cheaper = self._cluster.cloud.price_per_hour() < 0.9 * before and len(self._claims()) < machines
