@@ -18,7 +18,7 @@ from pykarpenter.api.timestamps import format_timestamp, parse_optional_timestam
 
 try:  # Policies are written for Go's RE2; Python's own engine accepts all that providers ship today.
     import re2 as _regex
-except ImportError:  # pragma: no cover - the extra is installed wherever tests run
+except ImportError:
     import re as _regex
 
 REBOOT = "RebootNode"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from pykarpenter.api import labels
@@ -311,3 +314,13 @@ def test_machine_that_cannot_be_simulated_does_not_stop_the_next():
     fleet.node("n0", node_conditions=sick(NOON - 9000), pods=[pod("x")])
     run = repaired(fleet)
     assert "no NodePool can provision" in run.error
+
+
+def test_policies_mean_the_same_without_the_extra():
+    """Where Go's expressions are not installed, Python's own take their place: the same tests hold with them."""
+    program = (
+        "import sys, pytest; sys.modules['re2'] = None; "
+        f"sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', '-k', 'not without_the_extra', {__file__!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

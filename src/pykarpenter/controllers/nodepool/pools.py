@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -65,7 +66,7 @@ class Pools:
         return [pool.name for pool in self._pools.values() if pool.spec.template.spec.node_class_ref == wanted]
 
 
-class PoolController:
+class PoolController(ABC):
     """A keyed controller over managed NodePools; subclasses say what one pool needs."""
 
     name = ""
@@ -107,8 +108,8 @@ class PoolController:
         pool = self.pools.get(name)
         return None if pool is None else await self.reconcile(pool)
 
-    async def reconcile(self, pool: NodePool) -> Result | None:
-        raise NotImplementedError
+    @abstractmethod
+    async def reconcile(self, pool: NodePool) -> Result | None: ...
 
     def warn(self, pool: NodePool, reason: str, message: str, **facts: Any) -> None:
         """A warning event, and the same in the log."""

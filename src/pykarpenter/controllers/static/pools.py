@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from pykarpenter.api import kinds
 from pykarpenter.api.nodepool import NodeClaim, NodePool
 from pykarpenter.controllers.context import Changed, Context
@@ -14,7 +16,7 @@ UNSERVED_S = 5.0
 WORKERS = 10
 
 
-class StaticPoolController:
+class StaticPoolController(ABC):
     """Looks at a static pool whenever it or one of its claims changes, and once a minute."""
 
     name = ""
@@ -55,5 +57,5 @@ class StaticPoolController:
             return Result(requeue_after_s=UNSERVED_S)
         return await self.reconcile(name)
 
-    async def reconcile(self, name: str) -> Result | None:
-        raise NotImplementedError
+    @abstractmethod
+    async def reconcile(self, name: str) -> Result | None: ...

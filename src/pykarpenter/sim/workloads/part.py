@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ class World:
     clock: Clock
 
 
-class Part:
+class Part(ABC):
     """A controller that works on one key at a time; conflicts and vanished objects are tried again or dropped."""
 
     def __init__(self, name: str, world: World) -> None:
@@ -39,9 +40,9 @@ class Part:
     async def run(self) -> None:
         await self.queue.run()
 
+    @abstractmethod
     async def reconcile(self, key: str) -> float | None:
         """Bring one object up to date; answers seconds after which to look again, or None."""
-        raise NotImplementedError
 
     async def _reconcile(self, key: str) -> Result | None:
         try:
