@@ -10,7 +10,7 @@ from pykarpenter.api import kinds, labels
 from pykarpenter.api.meta import find_condition
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.runtime.settings import Settings
-from tests.controllers.test_disruption_story import begin, nodes_left, tainted
+from tests.controllers.disruption_steps import begin, nodes_left, tainted
 from tests.controllers.world import World, is_true, story
 
 BEST = Settings(consolidation_search="best")

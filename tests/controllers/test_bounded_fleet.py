@@ -15,7 +15,7 @@ import pytest
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.nodes import Node
 from pykarpenter.kube.errors import ApiError
-from tests.controllers.test_disruption_story import begin
+from tests.controllers.disruption_steps import begin
 from tests.controllers.world import World, story
 
 PODS = 10

@@ -17,7 +17,7 @@ from pykarpenter.kube.errors import Forbidden, ServerFault
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.sim.api import Middleware, Request
-from tests.controllers.test_disruption_story import begin, half_full, nodes_left
+from tests.controllers.disruption_steps import begin, half_full, nodes_left
 from tests.controllers.world import World, story
 
 

@@ -20,7 +20,7 @@ from pykarpenter.kube.errors import Conflict, Forbidden, NotFound, ServerFault
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.sim.api import Middleware, Request
-from tests.controllers.test_disruption_story import (
+from tests.controllers.disruption_steps import (
     APART,
     begin,
     drift_all,

@@ -14,7 +14,7 @@ from pykarpenter.core.repair import REBOOT_COMMITS
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
-from tests.controllers.test_disruption_story import (
+from tests.controllers.disruption_steps import (
     SMALL,
     begin,
     drift_all,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.meta import find_condition
 from pykarpenter.api.nodepool import NodeClaim
-from pykarpenter.api.nodes import Node
-from pykarpenter.api.timestamps import format_timestamp
 from pykarpenter.core.disruption.back_off import ANNOTATION
 from pykarpenter.kube.errors import ServerFault
 from pykarpenter.runtime import logs
@@ -19,65 +16,18 @@ from pykarpenter.runtime.feature_gates import FeatureGates
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.faults.api import ApiFaults
+from tests.controllers.disruption_steps import (
+    SMALL,
+    begin,
+    drift_all,
+    half_full,
+    hold,
+    make_sick,
+    nodes_left,
+    one_node_each,
+    tainted,
+)
 from tests.controllers.world import World, is_true, story
-
-ALL = [{"nodes": "100%"}]
-SMALL = [
-    {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux", "c-2x-amd64-linux"]},
-    {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
-]
-FOUR = [
-    {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux"]},
-    {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
-]
-APART = [
-    {
-        "maxSkew": 1,
-        "topologyKey": "kubernetes.io/hostname",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": {"app": "web"}},
-    }
-]
-
-
-def tainted(node: Node) -> bool:
-    return any(taint.key == labels.DISRUPTED_TAINT for taint in node.spec.taints)
-
-
-async def begin(world: World, requirements: Any = FOUR, **disruption: Any) -> None:
-    await world.begin()
-    await world.pool(requirements=requirements, disruption={"consolidateAfter": "0s", "budgets": ALL} | disruption)
-
-
-async def nodes_left(world: World, count: int, timeout_s: float = 300.0) -> None:
-    async def enough() -> bool:
-        return len(await world.nodes()) == count
-
-    await world.until(enough, timeout_s, what=f"{count} nodes")
-
-
-async def one_node_each(world: World, count: int) -> list[Node]:
-    """`count` pods on `count` machines; the rule that kept them apart is then lifted."""
-    await world.deployment("web", count, cpu="1", topologySpreadConstraints=APART)
-    await world.until_running("web", count)
-    return await world.nodes()
-
-
-async def half_full(world: World, count: int) -> list[Node]:
-    """`count` machines with one small pod of `web` each: the large pods that needed them are gone."""
-    await world.deployment("large", count, cpu="3")
-    await world.until_running("large", count)
-    await world.deployment("web", count, cpu="500m")
-    await world.until_running("web", count)
-    nodes = await world.nodes()
-    assert len(nodes) == count
-    assert len({pod.spec.node_name for pod in await world.pods("web")}) == count
-    await world.scale("large", 0)
-    return nodes
-
-
-async def hold(world: World, seconds: float) -> None:
-    await asyncio.sleep(seconds)
 
 
 @pytest.mark.promise("DIS-7.2", "DIS-10.1")
@@ -150,11 +100,6 @@ def test_s8_oversized_node_is_replaced_only_after_its_replacement_is_ready() -> 
         assert (await world.nodes())[0].metadata.labels[labels.INSTANCE_TYPE] == "c-2x-amd64-linux"
 
     story(main)
-
-
-async def drift_all(world: World) -> None:
-    patch = {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}}
-    await world.api.patch(kinds.NODE_POOL, "default", patch)
 
 
 @pytest.mark.promise("DIS-7.4", "DIS-11.1", "DIS-11.2")
@@ -378,30 +323,6 @@ def test_dry_run_decides_and_reports_but_sends_no_write() -> None:
         logs.silence()
     assert any("would disrupt node(s), but this is a dry run" in line for line in lines)
     assert any("would create nodeclaim, but this is a dry run" in line for line in lines)
-
-
-async def make_sick(world: World, node: str, condition: str, since: float) -> None:
-    found = await world.api.get(kinds.NODE, node)
-    fault = {
-        "type": condition,
-        "status": "True",
-        "reason": "Injected",
-        "message": "",
-        "lastTransitionTime": format_timestamp(since),
-    }
-    conditions = [
-        {
-            "type": c.type,
-            "status": c.status,
-            "reason": c.reason,
-            "message": c.message,
-            "lastTransitionTime": c.last_transition_time,
-        }
-        for c in found.status.conditions
-        if c.type != condition
-    ]
-    body = {"status": {"conditions": [*conditions, fault]}}
-    await world.api.patch(kinds.NODE, node, body, subresource="status")
 
 
 @pytest.mark.promise("DIS-7.1.6", "DIS-11.4", "DIS-4.3")
