@@ -7,10 +7,8 @@ which nothing changed keeps its very `NodeView` object.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from pykarpenter.api import kinds
@@ -21,16 +19,17 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.core.consolidatable import is_consolidatable
 from pykarpenter.core.instance_types import InstanceType
 from pykarpenter.core.reasons import Refusal, Why
-from pykarpenter.core.resources import Resources, fits, pod_requests, subtract, total
+from pykarpenter.core.resources import Resources
 from pykarpenter.core.snapshot import ClusterSnapshot, DeviceObjects, NodeView, SelectorObjects, VolumeObjects
-from pykarpenter.state.expectations import Expectations
+from pykarpenter.state.arrivals import Arrivals
+from pykarpenter.state.descriptions import Descriptions, Sources
 from pykarpenter.state.ledger import Ledger, Promise
-from pykarpenter.state.machines import ClassKinds, Machine, Machines, claim_id, node_id
-from pykarpenter.state.marks import DeletionMarks, Nominations, Tombstones
+from pykarpenter.state.machines import ClassKinds, Machines, claim_id, node_id
+from pykarpenter.state.marks import Tombstones
 from pykarpenter.state.pods import PodChange, PodIndex
 from pykarpenter.state.tables import Table
-from pykarpenter.state.usage import PoolClaims, PoolUsage, pool_claims, present
-from pykarpenter.state.views import build_view, is_launched
+from pykarpenter.state.usage import PoolClaims, pool_claims
+from pykarpenter.state.views import is_launched
 
 # Kinds that are kept as they come, by key.
 TABLE_KINDS: tuple[Kind[Any], ...] = (
@@ -60,26 +59,26 @@ class ClusterState:
         self._nomination_s = nomination_s
         self.ledger = Ledger()
         self.revision = 0
-        # Grows whenever consolidation may find something that it did not find before.
-        self.consolidation_revision = 0
+        self._changes = 0
         self._pods = PodIndex()
         self._machines = Machines(managed_classes)
+        self._arrivals = Arrivals(self._machines, self._pods)
         self._tables: dict[str, Table[Any]] = {kind.kind: Table() for kind in TABLE_KINDS}
-        self._instance_types: Table[tuple[InstanceType, ...]] = Table()
-        self._buffer_pods: Table[tuple[Pod, ...]] = Table()
-        self._buffer_counts: dict[str, int] = {}
+        self._sources = Sources(self._machines, self._pods, self._arrivals)
+        self._marks = self._sources.marks
+        self._nominations = self._sources.nominations
+        self._instance_types = self._sources.instance_types
+        self._buffer_pods = self._sources.buffer_pods
+        self._described = Descriptions(self._sources)
         self._placed_buffer_pods: frozenset[str] = frozenset()
-        self._marks = DeletionMarks()
-        self._nominations = Nominations()
-        self._expected = Expectations()
         self._tombstones = Tombstones()
-        self._views: Table[NodeView] = Table()
-        self._usage = PoolUsage()
-        self._present = PoolUsage(present)
-        self._ordered: tuple[NodeView, ...] | None = ()
         self._pending: tuple[Pod, ...] = ()
         self._pending_revision = (-1, -1)
-        self._expectation_revision = 0
+
+    @property
+    def consolidation_revision(self) -> int:
+        """Grows whenever consolidation may find something that it did not find before."""
+        return self._changes + self._described.turns
 
     # Observations.
 
@@ -102,7 +101,7 @@ class ClusterState:
         """
         if claim.uid in self._tombstones:
             self.ledger.release(claim.name)
-            self._forget_claim_expectations(claim.name)
+            self._arrivals.forget_claim(claim.name)
             return
         if self._machines.claim(claim.name) is None:
             self._observe_claim(None, claim)
@@ -113,24 +112,24 @@ class ClusterState:
         if change is None:
             return
         key = new.key if new is not None else old.key if old is not None else ""
-        waited_for = self._expected.claim_of(key)
+        waited_for = self._arrivals.claim_of(key)
         if waited_for is not None and not self._still_expected(key, new, waited_for):
-            self._forget_pod_expectation(key)
+            self._arrivals.forget_pod(key)
         elif waited_for is not None:
-            self._machines.dirty[claim_id(waited_for)] = None
+            self._arrivals.touch(waited_for)
         self._touch_pods_nodes(change)
 
     def _touch_pods_nodes(self, change: PodChange) -> None:
         for name in change.nodes:
             self._machines.touch_node(name)
         if change.moved:
-            self.consolidation_revision += 1
+            self._changes += 1
 
     def _observe_node(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
             self._machines.put_node(new)
         elif old is not None and self._machines.drop_node(old.name) is not None:
-            self.consolidation_revision += 1
+            self._changes += 1
 
     def _observe_claim(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         if new is None:
@@ -143,20 +142,20 @@ class ClusterState:
         self._machines.put_claim(new)
         if old is not None and is_consolidatable(new) and not is_consolidatable(old):
             # Its pause is over, as a candidate and as a destination: what was refused because of it may go now.
-            self.consolidation_revision += 1
+            self._changes += 1
         if new.is_deleting:
-            self._forget_claim_expectations(new.name)
+            self._arrivals.forget_claim(new.name)
 
     def _drop_claim(self, claim: NodeClaim) -> None:
         self._tombstones.add(claim.uid)
         self.ledger.release(claim.name)
-        self._forget_claim_expectations(claim.name)
+        self._arrivals.forget_claim(claim.name)
         self._nominations.forget(claim_id(claim.name))
         known = self._machines.claim(claim.name)
         if known is not None and known.uid == claim.uid:
             self._machines.drop_claim(claim.name)
             self._marks.unmark(claim.status.provider_id)
-            self.consolidation_revision += 1
+            self._changes += 1
 
     def _observe_other(self, kind: Kind[Any], old: Any, new: Any) -> None:
         table = self._tables[kind.kind]
@@ -170,7 +169,7 @@ class ClusterState:
 
     def _note_pool_change(self, before: NodePool | None, after: NodePool) -> None:
         if before is None or before.spec != after.spec:
-            self.consolidation_revision += 1
+            self._changes += 1
 
     def set_instance_types(self, pool: str, types: tuple[InstanceType, ...] | None) -> None:
         """What a pool can launch, overlays applied; None makes it unknown.
@@ -186,13 +185,13 @@ class ClusterState:
         self._instance_types.put(pool, types)
         self.revision += 1
         # Prices may have moved: what was not worth it may be now.
-        self.consolidation_revision += 1
+        self._changes += 1
 
     def set_buffer_pods(self, buffer: str, pods: tuple[Pod, ...]) -> None:
         """The virtual pods of one capacity buffer (by `namespace/name`); an empty tuple removes them."""
         if (self._buffer_pods.get(buffer) or ()) != pods:
             # Less demand leaves room that machines were kept for.
-            self.consolidation_revision += 1
+            self._changes += 1
         if pods:
             self._buffer_pods.put(buffer, pods)
         else:
@@ -211,10 +210,11 @@ class ClusterState:
     def set_buffer_placements(self, counts: Mapping[str, int], placed: Iterable[str] = ()) -> None:
         """How many virtual pods the last plan put on each machine, by its name, and which pods those are."""
         self._placed_buffer_pods = frozenset(placed)
-        for name in sorted({*self._buffer_counts, *counts}):
-            if self._buffer_counts.get(name) != counts.get(name):
+        before = self._sources.buffer_counts
+        for name in sorted({*before, *counts}):
+            if before.get(name) != counts.get(name):
                 self._touch_by_name(name)
-        self._buffer_counts = dict(counts)
+        self._sources.buffer_counts = dict(counts)
 
     # What the program itself decided.
 
@@ -231,16 +231,16 @@ class ClusterState:
                 self._touch_mark(provider_id)
                 for name in self._machines.nodes_of(provider_id):
                     for pod in self.pods_on(name):
-                        self._forget_pod_expectation(pod.key)
+                        self._arrivals.forget_pod(pod.key)
 
     def _touch_mark(self, provider_id: str) -> None:
         self.revision += 1
-        self.consolidation_revision += 1
+        self._changes += 1
         self._machines.touch_provider_id(provider_id)
 
     def mark_unconsolidated(self) -> None:
         """Something outside the watched objects changed that consolidation depends on, such as prices."""
-        self.consolidation_revision += 1
+        self._changes += 1
 
     def nominate(self, name: str, until: float) -> None:
         """Keep a machine from disruption until then (epoch seconds), because pods are expected on it."""
@@ -255,43 +255,18 @@ class ClusterState:
             return Refusal(Why.NO_NODE_POOLS, f'nodepool "{promise.pool}" does not exist')
         refusal = self.ledger.reserve(promise, pool.spec.limits, self.usage(promise.pool))
         if refusal is None:
-            self._expect(promise.claim, [(pod.key, pod.uid) for pod in pods])
+            self._arrivals.expect(promise.claim, [(pod.key, pod.uid) for pod in pods])
         return refusal
 
     def abandon(self, claim: str) -> None:
         """The claim certainly does not exist and will not: its promise and its pods are free again."""
         self.ledger.release(claim)
-        self._forget_claim_expectations(claim)
+        self._arrivals.forget_claim(claim)
         self.revision += 1
-
-    def _expect(self, claim: str, pods: list[tuple[str, str]]) -> None:
-        robbed = self._expected.expect(claim, pods)
-        self._expectation_revision += 1
-        for name in (claim, *robbed):
-            self._machines.dirty[claim_id(name)] = None
-        for key, _ in pods:
-            self._touch_home(key)
-
-    def _forget_pod_expectation(self, key: str) -> None:
-        claim = self._expected.forget_pod(key)
-        if claim is not None:
-            self._expectation_revision += 1
-            self._machines.dirty[claim_id(claim)] = None
-            self._touch_home(key)
-
-    def _forget_claim_expectations(self, claim: str) -> None:
-        for key in self._expected.forget_claim(claim):
-            self._expectation_revision += 1
-            self._touch_home(key)
-
-    def _touch_home(self, key: str) -> None:
-        pod = self._pods.get(key)
-        if pod is not None and pod.spec.node_name:
-            self._machines.touch_node(pod.spec.node_name)
 
     def _still_expected(self, key: str, pod: Pod | None, claim: str) -> bool:
         """Whether the pod that waits for the claim is still the one that was planned, and still waits."""
-        if pod is None or pod.uid != self._expected.pods_of(claim).get(key) or pod.is_deleting:
+        if pod is None or pod.uid != self._arrivals.pods_of(claim).get(key) or pod.is_deleting:
             return False
         if not pod.spec.node_name:
             return True
@@ -305,9 +280,9 @@ class ClusterState:
     def snapshot(self, now: float) -> ClusterSnapshot:
         """One frozen instant; cheap when little changed since the last."""
         self._end_expectations(now)
-        self._refresh()
+        self._described.refresh()
         tables = self._tables
-        expected = self._expected
+        expected = self._arrivals
         return ClusterSnapshot(
             now=now,
             revision=self.revision,
@@ -345,18 +320,13 @@ class ClusterState:
 
     def views(self) -> tuple[NodeView, ...]:
         """Every machine, ordered by name."""
-        self._refresh()
-        if self._ordered is None:
-            self._ordered = tuple(sorted(self._views.values(), key=lambda view: view.name))
-        return self._ordered
+        return self._described.ordered()
 
     def view_of_node(self, name: str) -> NodeView | None:
-        self._refresh()
-        return self._views.get(self._machines.id_of_node(name))
+        return self._described.of(self._machines.id_of_node(name))
 
     def view_of_claim(self, name: str) -> NodeView | None:
-        self._refresh()
-        return self._views.get(claim_id(name))
+        return self._described.of(claim_id(name))
 
     def node_pool(self, name: str) -> NodePool | None:
         pool: NodePool | None = self._tables[kinds.NODE_POOL.kind].get(name)
@@ -377,13 +347,13 @@ class ClusterState:
 
     def usage(self, pool: str) -> Resources:
         """What the pool's machines count for against its limits, `nodes` included; promises are in the ledger."""
-        self._refresh()
-        return self._usage.of(pool)
+        self._described.refresh()
+        return self._described.usage.of(pool)
 
     def pool_resources(self, pool: str) -> Resources:
         """What the pool's machines have, `nodes` included, for its status: claims on their way show no capacity."""
-        self._refresh()
-        return self._present.of(pool)
+        self._described.refresh()
+        return self._described.present.of(pool)
 
     def pool_claims(self, pool: str) -> PoolClaims:
         return pool_claims(view for view in self.views() if view.pool_name == pool).get(pool, PoolClaims())
@@ -398,11 +368,11 @@ class ClusterState:
 
     def expected_claim(self, pod_key: str) -> str | None:
         """The claim that the pod waits for."""
-        return self._expected.claim_of(pod_key)
+        return self._arrivals.claim_of(pod_key)
 
     def expected_pods(self, claim: str) -> list[str]:
         """Keys of the pods that wait for the claim."""
-        return sorted(self._expected.pods_of(claim))
+        return sorted(self._arrivals.pods_of(claim))
 
     def unlaunched_claims(self) -> list[str]:
         """Tracked claims without a providerID; while there are any, Karpenter calls its state unsynced."""
@@ -419,118 +389,34 @@ class ClusterState:
             *(f"node/{name}" for name in nodes if self._machines.node(name) is None),
         ]
 
-    # Describing machines.
+    # Upkeep.
 
     def describe_some(self, at_most: int) -> bool:
         """Describe that many of the machines that changed; whether there are more. Any reader describes the rest."""
-        for machine_id in list(itertools.islice(self._machines.dirty, at_most)):
-            del self._machines.dirty[machine_id]
-            self._describe(machine_id)
-            self._ordered = None
-        return bool(self._machines.dirty)
-
-    def _refresh(self) -> None:
-        # Describing a machine can free pods that wait for it, which touches the machines they are on.
-        while self._machines.dirty:
-            dirty, self._machines.dirty = self._machines.dirty, {}
-            for machine_id in dirty:
-                self._describe(machine_id)
-            self._ordered = None
-
-    def _describe(self, machine_id: str) -> None:
-        before = self._views.get(machine_id)
-        machine = self._machines.resolve(machine_id)
-        after = self._build(machine) if machine is not None else None
-        if before is not None:
-            self._usage.remove(before)
-            self._present.remove(before)
-            if after is None:
-                self._views.drop(machine_id)
-        if after is not None:
-            self._usage.add(after)
-            self._present.add(after)
-            self._views.put(machine_id, after)
-            if before is None or (before.initialized, before.marked_for_deletion) != (
-                after.initialized,
-                after.marked_for_deletion,
-            ):
-                self.consolidation_revision += 1
-
-    def _build(self, machine: Machine) -> NodeView:
-        claim, node = machine.claim, machine.node
-        managed = claim is not None or (node is not None and self._machines.is_managed_node(node))
-        bound = self._pods.on_node(node.name) if node is not None else {}
-        pool = claim.pool_name if claim is not None else ""
-        leaving = machine.provider_id in self._marks
-        draft = build_view(
-            machine,
-            bound.values(),
-            managed=managed,
-            is_marked=leaving,
-            nominated_until=self._nominations.until(machine.id),
-            types=self._instance_types.get(pool) or (),
-            buffer_pods=self._buffer_counts.get(machine.name, 0),
-        )
-        pods = self._with_expected(draft)
-        return draft if pods is draft.pods else replace(draft, pods=pods)
-
-    def _with_expected(self, view: NodeView) -> tuple[Pod, ...]:
-        """The pods that count as being on the machine: bound ones, and those that wait for it."""
-        if view.marked_for_deletion:
-            staying = tuple(pod for pod in view.pods if self._expected.claim_of(pod.key) is None)
-            return staying if len(staying) != len(view.pods) else view.pods
-        waiting = self._expected.pods_of(view.claim.name) if view.claim is not None else {}
-        if not waiting:
-            return view.pods
-        on_node = {pod.key for pod in view.pods}
-        arriving = [self._pods.get(key) or self._virtual(key) for key in sorted(waiting) if key not in on_node]
-        kept = self._that_fit(view, [pod for pod in arriving if pod is not None])
-        return tuple(sorted((*view.pods, *kept), key=lambda pod: pod.key))
-
-    def _that_fit(self, view: NodeView, arriving: list[Pod]) -> list[Pod]:
-        """A machine that turned out smaller than planned, or was filled by others, gives pods back to planning."""
-        if view.claim is None or not is_launched(view.claim):
-            return arriving
-        room = subtract(view.allocatable, total(pod_requests(pod) for pod in view.pods))
-        kept: list[Pod] = []
-        for pod in arriving:
-            requests = pod_requests(pod)
-            if fits(requests, room):
-                kept.append(pod)
-                room = subtract(room, requests)
-            else:
-                self._forget_pod_expectation(pod.key)
-        return kept
-
-    def _virtual(self, key: str) -> Pod | None:
-        for pods in self._buffer_pods.values():
-            for pod in pods:
-                if pod.key == key:
-                    return pod
-        return None
+        return self._described.some(at_most)
 
     def _pending_pods(self) -> tuple[Pod, ...]:
-        revision = (self._pods.unbound_revision, self._expectation_revision)
+        revision = (self._pods.unbound_revision, self._arrivals.revision)
         if revision != self._pending_revision:
             unbound = self._pods.unbound
-            waiting = self._expected.claim_of
+            waiting = self._arrivals.claim_of
             self._pending = tuple(unbound[key] for key in sorted(unbound) if waiting(key) is None)
             self._pending_revision = revision
         return self._pending
 
     def _end_expectations(self, now: float) -> None:
         """Once a machine is ready the scheduler decides, and after a while its pods are planned like any other."""
-        for claim in self._expected.claims():
+        for claim in self._arrivals.claims():
             view = self.view_of_claim(claim)
             if view is None:
                 continue
-            if view.initialized and self._expected.is_over(claim, now):
-                self._forget_claim_expectations(claim)
-                self._machines.dirty[claim_id(claim)] = None
+            if view.initialized and self._arrivals.is_over(claim, now):
+                self._arrivals.forget_claim(claim)
+                self._arrivals.touch(claim)
             elif view.nominated_until < now + self._nomination_s / 2:
                 # A machine that pods wait for is as good as nominated by each plan.
                 self._nominations.nominate(claim_id(claim), now + self._nomination_s)
-                self._machines.dirty[claim_id(claim)] = None
+                self._arrivals.touch(claim)
         for machine_id in self._nominations.expire(now):
             self._machines.dirty[machine_id] = None
 
