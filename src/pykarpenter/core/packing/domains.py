@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
 from itertools import product
 
 import numpy as np
@@ -228,37 +229,38 @@ class DomainPlacer:
             return kernel.put_on_nodes(cls, np.array([index]), np.array([count]))
 
     def _on_claim(self, found: _Field, admitted: Open) -> int:
-        skipped: set[int] = set()
-        while True:
-            heads = [
-                (cell.head, index)
-                for index, cell in found.claim_cells.items()
-                if index not in skipped and cell.head < MANY
-            ]
-            if not heads:
-                return 0
-            _, index = min(heads)
+        kinds = self._kernel.claims.kinds
+        # The rules stand still until a pod is placed: claims of one kind have the same choice of domains.
+        choices: dict[int, list[tuple[tuple[str, ...], Kind]]] = {}
+        heads = [(cell.head, index) for index, cell in found.claim_cells.items() if cell.head < MANY]
+        heapify(heads)
+        while heads:
+            index = heads[0][1]
+            if index not in choices:
+                choices[index] = list(self._pinnings(found.become[index], admitted))
+            if not choices[index]:
+                heappop(heads)
+                continue
             cell = found.claim_cells[index]
             position = cell.machines[cell.at]
-            moved = int(self._kernel.claims.kinds[position]) != index
-            if moved or found.claim_rooms[position] <= 0:
-                cell.at += 1
-                continue
-            placed, reachable = self._on_this_claim(found, position, index, admitted)
-            if placed:
-                return placed
-            if reachable:
-                cell.at += 1
+            if kinds[position] == index and found.claim_rooms[position] > 0:
+                placed = self._on_this_claim(found, position, index, choices[index], admitted)
+                if placed:
+                    return placed
+            cell.at += 1
+            if cell.head < MANY:
+                heapreplace(heads, (cell.head, index))
             else:
-                skipped.add(index)
+                heappop(heads)
+        return 0
 
-    def _on_this_claim(self, found: _Field, position: int, index: int, admitted: Open) -> tuple[int, bool]:
-        """Pods placed on the claim, and whether any of its kind could be: if not, the cell can be skipped."""
+    def _on_this_claim(
+        self, found: _Field, position: int, index: int, choices: list[tuple[tuple[str, ...], Kind]], admitted: Open
+    ) -> int:
+        """Place pods on the claim, in the first of the domains that takes some; answers how many."""
         kernel, cls = self._kernel, self._cls
         kind = found.become[index]
-        reachable = False
-        for domains, pinned in self._pinnings(kind, admitted):
-            reachable = True
+        for domains, pinned in choices:
             if kernel.tilts(cls, position, pinned):
                 continue
             room = int(found.claim_rooms[position])
@@ -274,8 +276,8 @@ class DomainPlacer:
                 now = int(kernel.claims.kinds[position])
                 if now != index:
                     self._moved(found, position, now)
-                return placed, True
-        return 0, reachable
+                return placed
+        return 0
 
     def _uncounted(self, position: int, domains: tuple[str, ...], pinned: Kind) -> int:
         """Peers on a claim that count in a domain only once the claim is known to be there."""

@@ -214,8 +214,12 @@ class Kernel:
         before = self.kinds.kinds[int(self.claims.kinds[position])]
         if self.plain or before is after:
             return False
+        shares = self.claims.shares[position]
         for group, domain in self.topology.newly_bound(before, after):
-            peers = sum(s.count for s in self.claims.shares[position] if group in s.members.counted_by)
+            peers = 0
+            for share in shares:
+                if group in share.members.counted_by:
+                    peers += share.count
             if peers and self.topology.exceeds(group, domain, peers + (group in cls.counted_by)):
                 return True
         return False
