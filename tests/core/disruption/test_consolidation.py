@@ -315,6 +315,74 @@ def test_search_that_ran_out_of_time_is_not_remembered_as_fruitless():
     assert done.settled
 
 
+class Slow:
+    """A simulation each of whose answers takes so many seconds of a clock that only it moves."""
+
+    def __init__(self, fleet: Fleet, seconds: float) -> None:
+        self.simulation = fleet.simulation()
+        self.seconds = seconds
+        self.now = 0.0
+
+    def ask(self, question):
+        self.now += self.seconds
+        return self.simulation.ask(question)
+
+    def is_late(self) -> bool:
+        return self.now > 60.0
+
+
+def half_full(machines: int) -> Fleet:
+    """Machines of which all but one could go into the large one that is there already."""
+    fleet = Fleet()
+    fleet.type("m", cpu=4, price=1.0)
+    fleet.type("huge", cpu=512, gi=2048, price=5.0)
+    fleet.pool(budgets=["100%"])
+    fleet.node("huge", type="huge", pods=[pod("stays", cpu=500)], annotations={labels.DO_NOT_DISRUPT: "true"})
+    for index in range(machines):
+        fleet.node(f"n{index}", pods=[pod(f"p{index}", cpu=1)])
+    return fleet
+
+
+@pytest.mark.promise("DIS-7.9")
+def test_multi_node_deadline_inside_a_simulation_ends_the_search():
+    """An answer that was broken off may lack pods or machines, so neither its yes nor its no counts."""
+    fleet = half_full(6)
+    late = Slow(fleet, seconds=61.0)
+    run = multi_node.run(fleet.world(), late, late.is_late)
+    assert run.timed_out
+    assert not run.commands
+    assert not run.settled
+    assert len(late.simulation.asked) == 1
+
+
+@pytest.mark.promise("DIS-7.9")
+def test_multi_node_deadline_keeps_the_set_that_was_found_before_it():
+    """What was proved in time is used."""
+    fleet = half_full(6)
+    full = multi_node.run(fleet.world(), fleet.simulation(), never)
+    assert len(full.commands[0].targets) == 6
+    late = Slow(fleet, seconds=40.0)
+    run = multi_node.run(fleet.world(), late, late.is_late)
+    assert run.timed_out
+    assert len(run.commands[0].targets) == 4
+    assert len(late.simulation.asked) == 2
+
+
+@pytest.mark.promise("DIS-7.9")
+def test_question_tells_the_engine_when_nobody_waits_any_more(engine):
+    """The minute bounds the simulation itself, not only the pauses between simulations."""
+    fleet = half_full(6)
+    simulation = fleet.simulation()
+    multi_node.run(fleet.world(), simulation, never)
+    question = dataclasses.replace(simulation.asked[0], should_stop=lambda: True)
+    if engine == "fast":
+        answer = fleet.simulation().ask(question)
+        assert not answer.existing
+        assert not answer.claims
+        assert all("ran out of time" in text for text in answer.failed.values())
+    assert simulation.asked[0].should_stop is never
+
+
 @pytest.mark.promise("DIS-12.1")
 def test_search_limited_by_budgets_is_not_remembered_as_fruitless():
     """A budget may open at any moment."""

@@ -31,6 +31,7 @@ from pykarpenter.core.disruption.settings import SPOT_FLEXIBILITY
 from pykarpenter.core.disruption.several import limits, too_dear
 from pykarpenter.core.disruption.simulation import Outcome, Simulation, simulate
 from pykarpenter.core.disruption.staging import unschedulable
+from pykarpenter.core.packing_settings import ShouldStop, never_stop
 from pykarpenter.core.plans import PlannedClaim
 from pykarpenter.core.reasons import Why
 
@@ -44,13 +45,26 @@ class Proposal:
 
 
 def propose(
-    world: World, simulation: Simulation, candidates: Sequence[Candidate], method: Method, most_claims: int = 1
+    world: World,
+    simulation: Simulation,
+    candidates: Sequence[Candidate],
+    method: Method,
+    most_claims: int = 1,
+    should_stop: ShouldStop = never_stop,
 ) -> Proposal | Blocker:
     """The command for exactly these candidates with at most so many replacements, or why there is none.
 
-    With more than one the new machines are the cheapest mix that provisioning would find.
+    With more than one the new machines are the cheapest mix that provisioning would find. Once `should_stop` says so
+    the simulation breaks off, and what comes back means nothing.
     """
-    outcome = simulate(world, simulation, candidates, consolidation=True, cheapest_mix=most_claims > 1)
+    outcome = simulate(
+        world,
+        simulation,
+        candidates,
+        consolidation=True,
+        cheapest_mix=most_claims > 1,
+        should_stop=should_stop,
+    )
     if not outcome.ok:
         return unschedulable(outcome)
     paid = price_of(candidates)

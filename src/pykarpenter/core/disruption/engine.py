@@ -52,7 +52,7 @@ class EngineSimulation:
             explain=True,
             cheapest_mix=question.cheapest_mix,
         )
-        plan = what_if(self._base, question.removed, question.pods, options)
+        plan = what_if(self._base, question.removed, question.pods, options, question.should_stop)
         failed = {key: refusal.text() for key, refusal in (*plan.unschedulable.items(), *plan.deferred.items())}
         failed.update({key: refusal.text() for key, refusal in plan.ignored.items()})
         return Answer(plan.claims, plan.existing, failed)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pykarpenter.core.disruption.allowance import Allowances
 from pykarpenter.core.disruption.balanced import Scales, Verdict, approve
 from pykarpenter.core.disruption.blockers import Blocker, Notice
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.disruption.commands import Command, DisruptionClass, Method, MethodRun, Reason
-from pykarpenter.core.disruption.consolidation import candidate_notices, propose, without_same_type
+from pykarpenter.core.disruption.consolidation import Proposal, candidate_notices, propose, without_same_type
 from pykarpenter.core.disruption.emptiness import by_savings
 from pykarpenter.core.disruption.selection import consolidation_blocker, select
 from pykarpenter.core.disruption.settings import MULTI_NODE_CAP
 from pykarpenter.core.disruption.simulation import Simulation
+from pykarpenter.core.packing_settings import ShouldStop
 from pykarpenter.core.reasons import Why
 
 
-def run(world: World, simulation: Simulation, should_stop: Callable[[], bool]) -> MethodRun:
+def run(world: World, simulation: Simulation, should_stop: ShouldStop) -> MethodRun:
     selected = select(world, DisruptionClass.GRACEFUL, consolidation_blocker, "Unconsolidatable")
     notices = list(selected.notices)
     eligible = len(selected.candidates)
@@ -64,7 +63,7 @@ class PrefixSearch:
         # Of the last set that worked, which is the one that is used.
         self.approvals: list[Notice] = []
 
-    def run(self, should_stop: Callable[[], bool]) -> Command | None:
+    def run(self, should_stop: ShouldStop) -> Command | None:
         best: Command | None = None
         low, high = 1, len(self._candidates) - 1
         while low <= high:
@@ -72,16 +71,21 @@ class PrefixSearch:
                 self.timed_out = True
                 break
             middle = (low + high) // 2
-            command = self._try(self._candidates[: middle + 1])
+            candidates = self._candidates[: middle + 1]
+            self.trials += 1
+            proposal = propose(self._world, self._simulation, candidates, Method.MULTI_NODE, should_stop=should_stop)
+            if should_stop():
+                # The simulation was broken off: that a pod has no place in it, or needs no machine, proves nothing.
+                self.timed_out = True
+                break
+            command = self._judge(candidates, proposal)
             if command is not None:
                 best, low = command, middle + 1
             else:
                 high = middle - 1
         return best
 
-    def _try(self, candidates: list[Candidate]) -> Command | None:
-        self.trials += 1
-        proposal = propose(self._world, self._simulation, candidates, Method.MULTI_NODE)
+    def _judge(self, candidates: list[Candidate], proposal: Proposal | Blocker) -> Command | None:
         if not isinstance(proposal, Blocker):
             self._notices.extend(candidate_notices(candidates, proposal))
             proposal = without_same_type(self._world, candidates, proposal)

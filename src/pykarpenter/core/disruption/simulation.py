@@ -15,6 +15,7 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.draining import needs_replacement_capacity
 from pykarpenter.core.packing.fleet_view import FleetView, Movable
+from pykarpenter.core.packing_settings import ShouldStop, never_stop
 from pykarpenter.core.plans import ExistingPlacement, PlannedClaim
 
 
@@ -35,6 +36,8 @@ class Question:
     credit: str = ""
     # Whether new machines are the cheapest mix that provisioning would find, rather than first fit.
     cheapest_mix: bool = False
+    # Whoever asked no longer waits: an answer that this cut short says nothing and must not be used.
+    should_stop: ShouldStop = never_stop
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +92,7 @@ def simulate(
     include_blocked: bool = False,
     credit: str = "",
     cheapest_mix: bool = False,
+    should_stop: ShouldStop = never_stop,
 ) -> Outcome:
     """Ask for the candidates' pods; repair includes pods that are blocked now, since its bounded drain frees them."""
     pods = tuple(
@@ -100,7 +104,7 @@ def simulate(
     )
     removed = frozenset(candidate.name for candidate in candidates)
     closed = world.settling - removed if consolidation else frozenset()
-    answer = simulation.ask(Question(removed, pods, closed, credit, cheapest_mix))
+    answer = simulation.ask(Question(removed, pods, closed, credit, cheapest_mix, should_stop))
     # Only the candidates' own pods can block: what was pending before may stay pending.
     own = {pod.key for pod in pods}
     errors = {key: text for key, text in answer.failed.items() if key in own or key in world.leaving}
