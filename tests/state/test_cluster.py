@@ -120,3 +120,31 @@ def test_buffer_pods_are_in_the_snapshot_and_counted_where_they_landed() -> None
     state.set_buffer_pods("default/spare", ())
     state.set_buffer_placements({})
     assert state.snapshot(0.0).buffer_pods == () and state.views()[0].buffer_pods == 0
+
+
+@pytest.mark.promise("DIS-3.1.8")
+def test_ended_pod_of_a_stateful_set_that_is_being_deleted_comes_back() -> None:
+    """It uses nothing where it is, but its successor of the same name needs room when the machine goes."""
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+    state = cluster(node("n1"))
+
+    def seen() -> tuple[list[str], list[str]]:
+        view = state.view_of_node("n1")
+        assert view is not None
+        return [item.name for item in view.pods], [item.name for item in view.returning]
+
+    observe(state, pod("db-0", "n1", phase="Running", ownerReferences=[owner]))
+    assert seen() == (["db-0"], [])
+    observe(state, pod("db-0", "n1", phase="Failed", ownerReferences=[owner]))
+    assert seen() == ([], []), "it ended, and nothing says that it will be made anew"
+    leaving = {"ownerReferences": [owner], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    ended = pod("db-0", "n1", phase="Failed", **leaving)
+    observe(state, ended)
+    assert seen() == ([], ["db-0"])
+    observe(state, pod("job", "n1", phase="Failed", deletionTimestamp="2026-01-01T00:00:00Z"))
+    assert seen() == ([], ["db-0"]), "nobody makes that one anew"
+    delete(state, ended)
+    assert seen() == ([], [])
+    observe(state, ended)
+    observe(state, pod("db-0", uid="second", ownerReferences=[owner]))
+    assert seen() == ([], []), "its successor waits for a place"

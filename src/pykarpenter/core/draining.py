@@ -126,8 +126,13 @@ def tolerates_disruption(pod: Pod) -> bool:
 
 def is_reschedulable(pod: Pod) -> bool:
     """Whether the pod, or its successor of the same name, needs room elsewhere once its node goes."""
-    alive = is_active(pod) or (pod.is_deleting and not is_terminal(pod) and is_owned_by(pod, "apps/v1", "StatefulSet"))
-    return alive and not is_daemon(pod) and not is_mirror(pod)
+    comes_back = pod.is_deleting and is_owned_by(pod, "apps/v1", "StatefulSet")
+    return (is_active(pod) or comes_back) and not is_daemon(pod) and not is_mirror(pod)
+
+
+def is_returning(pod: Pod) -> bool:
+    """It has ended and uses nothing, but its StatefulSet makes it anew under the same name once it is gone."""
+    return is_terminal(pod) and is_reschedulable(pod)
 
 
 def is_evictable(pod: Pod, now: float, protect_unparsable: bool = False) -> bool:

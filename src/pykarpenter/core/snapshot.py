@@ -49,6 +49,8 @@ class NodeView:
     allocatable: Resources = field(default_factory=dict)
     # Bound pods that are not terminal, DaemonSet pods included, ordered by key.
     pods: tuple[Pod, ...] = ()
+    # StatefulSet pods that have ended and are being deleted: they use nothing here, but each comes back under its name.
+    returning: tuple[Pod, ...] = ()
     managed: bool = False
     registered: bool = True
     initialized: bool = True

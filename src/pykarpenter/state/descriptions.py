@@ -101,6 +101,7 @@ class Descriptions:
     def _build(self, machine: Machine) -> NodeView:
         claim, node = machine.claim, machine.node
         bound = self._from.pods.on_node(node.name) if node is not None else {}
+        returning = self._from.pods.returning_from(node.name) if node is not None else {}
         pool = claim.pool_name if claim is not None else ""
         draft = build_view(
             machine,
@@ -110,6 +111,7 @@ class Descriptions:
             nominated_until=self._from.nominations.until(machine.id),
             types=self._from.instance_types.get(pool) or (),
             buffer_pods=self._from.buffer_counts.get(machine.name, 0),
+            returning=returning.values(),
         )
         pods = self._with_expected(draft)
         return draft if pods is draft.pods else replace(draft, pods=pods)

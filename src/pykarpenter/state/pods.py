@@ -1,7 +1,8 @@
 """Pods as the cluster state keeps them: by node, waiting for one, and by the DaemonSet that made them.
 
-Terminal pods use nothing and are forgotten. A pod bound to a node that has not been seen stays remembered under that
-node's name, so that the node is never taken for free when it appears.
+Terminal pods use nothing and are forgotten, but for those that a StatefulSet is about to make anew. A pod bound to a
+node that has not been seen stays remembered under that node's name, so that the node is never taken for free when it
+appears.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import parse_optional_timestamp
-from pykarpenter.core.draining import is_terminal
+from pykarpenter.core.draining import is_returning, is_terminal
 
 _NO_PODS: Mapping[str, Pod] = {}
 
@@ -42,6 +43,9 @@ class PodIndex:
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         self._by_node: dict[str, dict[str, Pod]] = {}
+        # Pods that ended and come back, by the node they were on.
+        self._returning: dict[str, dict[str, Pod]] = {}
+        self._left_from: dict[str, str] = {}
         self._unbound: dict[str, Pod] = {}
         self._by_daemon_set: dict[str, dict[str, Pod]] = {}
         self._newest: dict[str, Pod] | None = {}
@@ -54,6 +58,10 @@ class PodIndex:
     def on_node(self, node_name: str) -> Mapping[str, Pod]:
         return self._by_node.get(node_name, _NO_PODS)
 
+    def returning_from(self, node_name: str) -> Mapping[str, Pod]:
+        """Pods that ended on the node and that their StatefulSet is about to make anew."""
+        return self._returning.get(node_name, _NO_PODS)
+
     @property
     def unbound(self) -> Mapping[str, Pod]:
         return self._unbound
@@ -64,8 +72,9 @@ class PodIndex:
     def put(self, pod: Pod) -> PodChange:
         """Take in a pod as it is now."""
         if is_terminal(pod):
-            return self.drop(pod.key)
+            return self._ended(pod)
         key = pod.key
+        returned = self._forget_returning(key)
         before = self._pods.get(key)
         if before is pod:
             return _NOTHING
@@ -74,16 +83,34 @@ class PodIndex:
         self._pods[key] = pod
         self._link(key, pod)
         was_on = before.spec.node_name if before is not None else ""
-        nodes = tuple(dict.fromkeys(name for name in (was_on, pod.spec.node_name) if name))
+        nodes = tuple(dict.fromkeys(name for name in (was_on, pod.spec.node_name, *returned) if name))
         return PodChange(nodes, moved=was_on != pod.spec.node_name)
 
     def drop(self, key: str) -> PodChange:
+        returned = self._forget_returning(key)
         pod = self._pods.pop(key, None)
         if pod is None:
-            return _NOTHING
+            return PodChange(returned, moved=True) if returned else _NOTHING
         self._unlink(key, pod)
         node_name = pod.spec.node_name
         return PodChange((node_name,), moved=True) if node_name else _NOTHING
+
+    def _ended(self, pod: Pod) -> PodChange:
+        change = self.drop(pod.key)
+        node_name = pod.spec.node_name
+        if not node_name or not is_returning(pod):
+            return change
+        self._returning.setdefault(node_name, {})[pod.key] = pod
+        self._left_from[pod.key] = node_name
+        return PodChange((node_name,), moved=change.moved)
+
+    def _forget_returning(self, key: str) -> tuple[str, ...]:
+        """The node that the pod was to come back from."""
+        node_name = self._left_from.pop(key, "")
+        if not node_name:
+            return ()
+        _discard(self._returning, node_name, key)
+        return (node_name,)
 
     def newest_daemon_pods(self) -> Mapping[str, Pod]:
         """The newest live pod of each DaemonSet, by the DaemonSet's UID; the same object until one changes."""

@@ -56,6 +56,7 @@ def build_view(
     nominated_until: float,
     types: tuple[InstanceType, ...],
     buffer_pods: int = 0,
+    returning: Iterable[Pod] = (),
 ) -> NodeView:
     """The machine as decisions read it; `types` are its pool's, to bound a claim that says nothing of itself."""
     node, claim = machine.node, machine.claim
@@ -74,6 +75,7 @@ def build_view(
         capacity=_capacity(node, claim, types),
         allocatable={} if machine.is_ambiguous else _allocatable(node, claim, initialized),
         pods=tuple(sorted(pods, key=lambda pod: pod.key)),
+        returning=tuple(sorted(returning, key=lambda pod: pod.key)),
         managed=managed,
         registered=registered,
         initialized=initialized,

@@ -254,6 +254,8 @@ def test_cost_that_cannot_be_read_is_told():
         ([pod("d", owner="Node")], True),
         ([pod("r", deleting=True)], True),
         ([pod("s", owner="StatefulSet", deleting=True)], False),
+        ([pod("s", owner="StatefulSet", deleting=True, phase="Failed")], False),
+        ([pod("s", owner="StatefulSet", phase="Failed")], True),
         ([pod("r")], False),
         ([pod("low", priority=-33554432)], True),
         ([pod("j", owner="Job", phase="Succeeded")], True),

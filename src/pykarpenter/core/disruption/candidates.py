@@ -124,7 +124,9 @@ class World:
     @cached_property
     def leaving(self) -> frozenset[str]:
         """Pods of machines that are already going; they need room too and block when they find none."""
-        return frozenset(pod.key for view in self.nodes if view.marked_for_deletion for pod in view.pods)
+        return frozenset(
+            pod.key for view in self.nodes if view.marked_for_deletion for pod in (*view.pods, *view.returning)
+        )
 
     @cached_property
     def settling(self) -> frozenset[str]:
@@ -152,7 +154,7 @@ class World:
         """The pods that need room elsewhere and the cost of moving them."""
         found = self._costs.get(view.name)
         if found is None:
-            pods = tuple(pod for pod in view.pods if is_reschedulable(pod))
+            pods = tuple(pod for pod in (*view.pods, *view.returning) if is_reschedulable(pod))
             found = self._costs[view.name] = (pods, reschedule_cost(pods, self.settings.pod_deletion_cost))
         return found
 

@@ -35,7 +35,7 @@ class PodStory:
 def explain_pod(world: World, key: str, plan: Callable[[], LaunchPlan]) -> PodStory | None:
     """The pod's story; None when the snapshot has no such pod. `plan` is asked only for a pod that waits."""
     for view in world.nodes:
-        for pod in view.pods:
+        for pod in (*view.pods, *view.returning):
             if pod.key == key:
                 return _running(world, pod, view.name)
     waiting = next((pod for pod in world.snapshot.pods if pod.key == key), None)

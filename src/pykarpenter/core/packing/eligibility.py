@@ -38,7 +38,7 @@ def leaving_pods(snapshot: ClusterSnapshot) -> list[Pod]:
         pod
         for view in snapshot.nodes
         if view.marked_for_deletion
-        for pod in view.pods
+        for pod in (*view.pods, *view.returning)
         if needs_replacement_capacity(pod, snapshot.pdbs, snapshot.now)
     ]
 
