@@ -236,3 +236,26 @@ def test_loop_looks_again_at_once_after_success_and_else_after_ten_seconds() -> 
         assert 5 <= len(passes) <= 7
 
     story(main)
+
+
+@pytest.mark.promise("DIS-2.2", "DIS-17.11")
+def test_pools_that_are_not_ready_are_told_once_and_by_name() -> None:
+    """It is a state of the cluster, not an error of the program, and a line every ten seconds hides all others."""
+    lines: list[str] = []
+
+    async def main(world: World) -> None:
+        logs.configure("info", clock=world.clock, write=lines.append)
+        await begin(world, budgets=[{"nodes": "0"}])
+        await half_full(world, 3)
+        await world.api.delete(kinds.KWOK_NODE_CLASS, "default")
+        await hold(world, 30)
+        lines.clear()
+        await world.api.patch(kinds.NODE_POOL, "default", {"spec": {"disruption": {"budgets": [{"nodes": "100%"}]}}})
+        await hold(world, 120)
+        records = [json.loads(line) for line in lines]
+        waits = [r for r in records if r["message"] == "disruption method waits"]
+        assert [r["method"] for r in waits] == ["multi-node-consolidation", "single-node-consolidation"]
+        assert all('nodepool "default" is not ready: ' in r["why"] for r in waits)
+        assert not [r for r in records if r["level"] == "ERROR" and r.get("controller") == "disruption"]
+
+    story(main)

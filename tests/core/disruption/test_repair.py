@@ -212,6 +212,19 @@ def test_machines_already_going_do_not_trip_the_breaker():
     assert repaired(fleet).commands[0].nodes == ("n2",)
 
 
+@pytest.mark.promise("DIS-7.1.3", "DIS-17.17")
+def test_machines_that_reboot_do_not_trip_the_breaker():
+    """They are under repair already, and not Ready because we asked them to boot; the budget still counts them."""
+    fleet = fleet_with(10)
+    fleet.pool(budgets=["5"])
+    fleet.node("n0", node_conditions=sick(), rebooting=True)
+    fleet.node("n1", node_conditions=sick(), rebooting=True)
+    fleet.node("n2", node_conditions=sick())
+    assert repaired(fleet).commands[0].nodes == ("n2",)
+    fleet.pool(budgets=["2"])
+    assert repaired(fleet).commands == ()
+
+
 @pytest.mark.promise("DIS-7.1.2")
 def test_most_urgent_machine_first():
     """The longest broken; then the one that is cheapest to move."""

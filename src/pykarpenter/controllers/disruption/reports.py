@@ -15,6 +15,7 @@ from pykarpenter.core.disruption.commands import (
     Command,
     Decision,
     DisruptionPlan,
+    Method,
     MethodRun,
     Reason,
     Target,
@@ -36,6 +37,8 @@ class Reports:
         self._audit = get_logger(controller="disruption", audit=True)
         # Costs that cannot be read and were told, so that a pod is named once.
         self._told_costs: frozenset[tuple[str, str, str]] = frozenset()
+        # What keeps each method from deciding, so that it is told when it comes and not in every pass.
+        self._told_obstacles: dict[Method, str] = {}
         # Shown as zero from the start, so that an alert on them has something to stand on.
         for kind in ("multi", "single"):
             ctx.metrics.count(
@@ -123,8 +126,9 @@ class Reports:
                 metrics.observe("karpenter_consolidation_score", labels, score)
         labels = {"reason": reason, "consolidation_type": kind}
         metrics.observe("karpenter_voluntary_disruption_decision_evaluation_duration_seconds", labels, run.seconds)
-        if run.error:
-            self._log.error("disruption method failed", method=str(run.method), error=run.error)
+        if run.error and self._told_obstacles.get(run.method) != run.error:
+            self._log.info("disruption method waits", method=str(run.method), why=run.error)
+        self._told_obstacles[run.method] = run.error
 
     def validation_failed(self, command: Command, failure: str, message: str) -> None:
         labels = {"consolidation_type": command.consolidation_type}

@@ -13,12 +13,15 @@ from pykarpenter.core.disruption.simulation import Answer, Question, Simulation,
 from pykarpenter.core.packing.care import FALLBACK, STRICT
 from pykarpenter.core.packing.engine import PackingEngine, ReservationOptions
 from pykarpenter.core.packing.fleet_view import FleetView, Movable, fleet_view
-from pykarpenter.core.packing.templates import dynamic_pools
+from pykarpenter.core.packing.templates import dynamic_pools, idle_pools
 from pykarpenter.core.packing.what_if import WhatIfBase, WhatIfOptions, what_if
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.snapshot import ClusterSnapshot
 
 SimulationSource = Callable[[ClusterSnapshot], Simulation]
+
+# Pools that are named when none can launch anything; more help nobody.
+_NAMED = 5
 
 
 class PackingSimulations:
@@ -37,11 +40,11 @@ class EngineSimulation:
 
     def __init__(self, engine: PackingEngine, snapshot: ClusterSnapshot, settings: PackingSettings) -> None:
         self._base = WhatIfBase(snapshot, settings, engine)
-        self._can_provision = bool(dynamic_pools(snapshot, settings))
+        self._obstacle = "" if dynamic_pools(snapshot, settings) else _no_pool(snapshot, settings)
 
     def ask(self, question: Question) -> Answer:
-        if not self._can_provision:
-            raise SimulationError("no NodePool can provision: none is dynamic, Ready and not being deleted")
+        if self._obstacle:
+            raise SimulationError(self._obstacle)
         reservations = (
             ReservationOptions(STRICT, {question.credit: 1}) if question.credit else ReservationOptions(FALLBACK)
         )
@@ -59,3 +62,10 @@ class EngineSimulation:
 
     def fleet(self, movable: Sequence[Movable], closed: frozenset[str]) -> FleetView | None:
         return fleet_view(self._base, movable, closed)
+
+
+def _no_pool(snapshot: ClusterSnapshot, settings: PackingSettings) -> str:
+    """Why nothing can be said about any placement, with what is in the way of each pool."""
+    idle = [f'nodepool "{item.pool}" {item.message}' for item in idle_pools(snapshot, settings)[:_NAMED]]
+    text = "no NodePool can provision: none is dynamic, Ready and not being deleted"
+    return f"{text} ({'; '.join(idle)})" if idle else text

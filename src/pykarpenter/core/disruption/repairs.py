@@ -136,7 +136,8 @@ def most_urgent_first(broken: list[Broken]) -> list[Broken]:
 def tripped_pools(world: World) -> frozenset[str]:
     """Pools with more than a fifth of their Nodes unhealthy, whatever the age of the fault.
 
-    Machines already going are not counted as sick, or a third fault in a pool of ten would wait for the first two.
+    Machines already under repair, going or rebooting, are not counted as sick: a third fault in a pool of ten would
+    wait for the first two, and a machine that boots is not Ready because we asked for it.
     """
     rules = world.settings.repair
     tripped: set[str] = set()
@@ -148,6 +149,7 @@ def tripped_pools(world: World) -> frozenset[str]:
             if rules is not None
             and view.node is not None
             and not view.marked_for_deletion
+            and not view.rebooting
             and rules.unhealthy_condition(view.node) is not None
         )
         if sick > math.ceil(len(nodes) * BREAKER_PERCENT / 100):
