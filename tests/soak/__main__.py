@@ -21,7 +21,7 @@ from pykarpenter.sim.faults.world import Outcome, run_story
 from tests.machines.storms import run_storm
 from tests.soak.bursts import run_burst
 from tests.soak.churn import describe_churn, run_churn
-from tests.soak.worlds import outcomes
+from tests.soak.worlds import judged, outcomes
 
 OUT = Path("out/soak")
 # In a run of at least this many seeds every fault must be seen. F10 and F38 have runs of their own.
@@ -56,7 +56,7 @@ def main() -> int:
 
 def replay(path: Path) -> int:
     story = msgspec.json.decode(path.read_bytes(), type=Story)
-    outcome = run_story(story)
+    outcome = judged(story)
     for step in story.steps:
         print(f"  {step}")
     describe(outcome)
@@ -134,14 +134,14 @@ def describe(outcome: Outcome) -> None:
     for violation in outcome.violations[:10]:
         print(f"  {violation}")
     for failure in outcome.failures[:5]:
-        print(f"  the program died: {failure}")
+        print(f"  failed: {failure}")
 
 
 def report_failure(story: Story, outcome: Outcome, *, shorten: bool) -> None:
     wanted = {v.invariant for v in outcome.violations} or {"died"}
 
     def still_fails(candidate: Story) -> bool:
-        result = run_story(candidate)
+        result = judged(candidate)
         found = {v.invariant for v in result.violations} or ({"died"} if result.failures else set())
         return bool(found & wanted)
 

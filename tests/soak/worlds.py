@@ -9,7 +9,7 @@ import gc
 import multiprocessing
 from collections.abc import Iterator
 
-from pykarpenter.sim.faults.stories import draw_story
+from pykarpenter.sim.faults.stories import Story, draw_story
 from pykarpenter.sim.faults.world import Outcome, run_story
 
 
@@ -25,7 +25,17 @@ def outcomes(seeds: range, workers: int) -> Iterator[Outcome]:
 
 
 def run_seed(seed: int) -> Outcome:
-    return run_story(draw_story(seed))
+    return judged(draw_story(seed))
+
+
+def judged(story: Story) -> Outcome:
+    """What came of a story; one that broke off is bad, and the worlds after it still have their turn."""
+    try:
+        return run_story(story)
+    except Exception as error:
+        told = [str(e) for e in error.exceptions] if isinstance(error, ExceptionGroup) else [str(error)]
+        failure = f"the story broke off: {type(error).__name__}: {'; '.join(told)}"
+        return Outcome(story.seed, (), {}, "", 0, 0, (failure,))
 
 
 def spare_the_collector() -> None:

@@ -19,6 +19,7 @@ from pykarpenter.sim.cloud.provider import SimProvider
 from pykarpenter.sim.faults.shrinking import shrink
 from pykarpenter.sim.faults.stories import FAULTS, Step, Story, crash_story, draw_story, small_story
 from pykarpenter.sim.faults.world import run_story
+from tests.soak.worlds import judged
 
 
 @pytest.mark.slow
@@ -221,6 +222,20 @@ def test_story_is_drawn_from_its_seed_alone():
     assert draw_story(5) == draw_story(5)
     assert draw_story(5) != draw_story(6)
     assert {s.action for seed in range(200) for s in draw_story(seed).steps} >= {f.action for f in FAULTS.values()}
+
+
+def test_no_story_creates_two_jobs_of_one_name():
+    """Seed 1202 drew two jobs in one second, and the second creation ended the whole soak."""
+    for seed in (1202, *range(50)):
+        jobs = [step.args["name"] for step in draw_story(seed).steps if step.action == "job"]
+        assert len(jobs) == len(set(jobs)), seed
+
+
+def test_a_story_that_breaks_off_is_a_bad_world_and_not_the_end_of_the_soak():
+    """The other worlds of the night keep their turn, and the failure says what happened."""
+    outcome = judged(Story(5, (Step(1.0, "hopeless_pod", {"name": "one"}), Step(2.0, "hopeless_pod", {"name": "one"}))))
+    assert not outcome.is_good
+    assert "already exists" in outcome.failures[0]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ a step is carried out.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -143,6 +144,7 @@ def draw_story(seed: int, *, faults: tuple[str, ...] = tuple(FAULTS), most_fault
         steps.append(Step(round(rng.uniform(2, 60), 1), "deploy", {"name": name, **_shape(rng)}))
     for _ in range(rng.randint(3, 8)):
         steps.append(_user_step(rng, names))
+    steps = _with_jobs_apart(steps)
     chosen = _choose(rng, seed, faults, most_faults)
     for name in chosen:
         fault = VARIANTS[name] if name in VARIANTS and rng.random() < 0.3 else FAULTS[name]
@@ -219,6 +221,20 @@ def _shape(rng: random.Random) -> dict[str, Any]:
 
 def _size(rng: random.Random) -> int:
     return rng.choice([1, 2, 3, 5, 8, 13, 20])
+
+
+def _with_jobs_apart(steps: list[Step]) -> list[Step]:
+    """Jobs are named after the second in which they come; two of one second need two names."""
+    found: list[Step] = []
+    seen: Counter[str] = Counter()
+    for step in steps:
+        name = step.args["name"] if step.action == "job" else ""
+        if seen[name] and name:
+            found.append(msgspec.structs.replace(step, args={**step.args, "name": f"{name}-{seen[name]}"}))
+        else:
+            found.append(step)
+        seen[name] += 1
+    return found
 
 
 def _user_step(rng: random.Random, names: list[str]) -> Step:
