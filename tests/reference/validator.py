@@ -330,7 +330,18 @@ def _check_limits(snapshot: ClusterSnapshot, plan: LaunchPlan, report: Report) -
             if node.pool_name == pool.name and not node.marked_for_deletion:
                 usage = resources.add(usage, node.capacity, {"nodes": 1})
         for claim in mine:
-            most = resources.maximum(*(types[t].capacity for t in claim.instance_types if t in types))
+            # A machine counts as its offering makes it, whichever the claim can be bought as.
+            most = resources.maximum(
+                *(
+                    {**types[t].capacity, **o.capacity_override}
+                    for t in claim.instance_types
+                    if t in types
+                    for o in types[t].offerings
+                    if o.launchable
+                    and _offering_allowed(claim.requirements, o)
+                    and resources.fits(claim.requests, types[t].allocatable(o))
+                )
+            )
             usage = resources.add(usage, most, {"nodes": 1})
         for name, limit in limits.items():
             if usage.get(name, 0) > limit:

@@ -134,7 +134,7 @@ class Explainer:
         everything = np.ones(table.row_count, dtype=bool)
         blocked = template.port_conflicts(cls.ports) if cls.ports else None
         attachable = self._attachable(cls, template)
-        within = template.within_limits()
+        within = template.within_limits(kind.selection.rows)
         roomy: Bools = np.all(template.usable() >= np.maximum(cls.vector, 0), axis=1)
         return [
             ("requirements", Why.REQUIREMENT, table.types_meeting(kind.requirements)[table.row_type]),

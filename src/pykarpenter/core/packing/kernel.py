@@ -395,7 +395,7 @@ class Kernel:
         bold = not self.modest or NODES in template.remaining or bool(kind.min_values) or bool(cls.devices)
         shares = (1,) if bold else _SHARES_OF_LIMITS
         for share in shares:
-            allowed = template.within_limits(share)
+            allowed = template.within_limits(kind.selection.rows, share)
             narrowed = kind if allowed is None else self.kinds.restrict(kind, allowed)
             if narrowed.room(cls.vector):
                 break

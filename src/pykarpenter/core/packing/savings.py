@@ -104,9 +104,10 @@ def _planned_kind(shop: Workshop, kernel: Kernel, bundle: Bundle, times_chosen: 
     kind = shop.kinds[int(shop.machine_kind[bundle.machine])]
     if times_chosen is None:
         return kind
-    capacity = shop.template.table.capacity()
-    chosen = capacity[int(shop.machine_row[bundle.machine])]
-    return kernel.kinds.restrict(kind, (capacity <= chosen * times_chosen).all(axis=1))
+    table = shop.template.table
+    capacity, row = table.capacity(), int(shop.machine_row[bundle.machine])
+    small = table.whole_types((capacity <= capacity[row] * times_chosen).all(axis=1), kind.selection.rows)
+    return kernel.kinds.restrict(kind, small | (table.row_type == table.row_type[row]))
 
 
 def _fits_limits(shop: Workshop, kernel: Kernel, machines: list[_Machine]) -> bool:

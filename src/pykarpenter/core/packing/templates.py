@@ -80,8 +80,11 @@ class Template:
                 blocked = rows if blocked is None else blocked | rows
         return blocked
 
-    def within_limits(self, share: int = 1) -> Bools | None:
-        """Rows whose capacity is at most a share (1/share) of what the limits leave; None when they exclude none."""
+    def within_limits(self, offered: Bools, share: int = 1) -> Bools | None:
+        """Rows whose capacity is at most a share (1/share) of what the limits leave; None when they exclude none.
+
+        Types that one of the offered rows makes too large are left out whole.
+        """
         if self.remaining is None:
             return None
         if self.remaining.get(NODES, 1) < 1:
@@ -94,7 +97,7 @@ class Template:
         for name, left in self.remaining.items():
             if name != NODES and name in self._columns.names:
                 allowed &= capacity[:, self._columns.names.index(name)] <= max(left, -1) // share
-        return allowed
+        return self.table.whole_types(allowed, offered)
 
     def charge(self, capacity: Mapping[str, int]) -> None:
         """Subtract a planned machine from what the limits leave."""

@@ -144,6 +144,17 @@ class TypeTable:
         self._capacity = self._columns.padded(self._capacity)
         return self._capacity
 
+    def whole_types(self, allowed: Bools, offered: Bools) -> Bools:
+        """The allowed rows without the types of which another offered row is not allowed.
+
+        A claim names types, not offerings: whatever a type is offered as, it may be bought as.
+        """
+        if self.row_count <= len(self.types):
+            return allowed
+        partly = np.zeros(len(self.types), dtype=bool)
+        partly[self.row_type[offered & ~allowed]] = True
+        return allowed & ~partly[self.row_type]
+
     def types_meeting(self, wanted: Requirements) -> Bools:
         """Types whose own requirements can meet the wanted ones, offerings aside."""
         mask = np.ones(len(self.types), dtype=bool)
