@@ -110,3 +110,30 @@ def test_units_are_shared_by_all_offerings_of_a_reservation() -> None:
     plan = plan_of(make_pods(3, cpu="3"), SETTINGS, types=types)
     assert len(plan.claims) == 1
     assert len(plan.deferred) == 2
+
+
+@pytest.mark.promise("SCH-12.3")
+def test_b6_a_reservation_that_leaves_too_few_types_sends_the_pod_to_the_next_pool() -> None:
+    """A claim is narrowed to the reservation it holds: found out at the end, its pods would have no machine at all."""
+    fallback = make_offering("zone-a")
+    types = {
+        "first": (reserved(1, fallback), make_type("plain", offerings=[fallback])),
+        "second": (make_type("other"),),
+    }
+    minimum = expression(labels.INSTANCE_TYPE, "Exists", min_values=2)
+    pools = [make_pool("first", weight=9, requirements=[minimum]), make_pool("second")]
+    plan = plan_of(make_pods(2), SETTINGS, pools=pools, types=types)
+    assert [(claim.node_pool, len(claim.pods)) for claim in plan.claims] == [("second", 2)]
+    alone = plan_of([make_pod()], SETTINGS, pools=pools[:1], types={"first": types["first"]})
+    assert alone.unschedulable["default/pod"].pools[0].why is Why.MIN_VALUES
+
+
+@pytest.mark.promise("SCH-12.3")
+def test_a_pod_that_asks_for_on_demand_is_not_counted_by_the_reservation() -> None:
+    """It launches from no reservation, so every type that offers on-demand counts."""
+    fallback = make_offering("zone-a")
+    minimum = expression(labels.INSTANCE_TYPE, "Exists", min_values=2)
+    pod = make_pod(node_selector={labels.CAPACITY_TYPE: "on-demand"})
+    types = [reserved(1, fallback), make_type("plain", offerings=[fallback])]
+    plan = plan_of([pod], SETTINGS, pools=[make_pool(requirements=[minimum])], types=types)
+    assert plan.claims[0].instance_types == ("plain", "small")

@@ -361,3 +361,14 @@ def test_affinity_follows_a_pod_to_a_machine_whose_node_has_not_appeared() -> No
     # The larger pod is asked about first, in vain.
     follower = make_pod("bb", cpu="2", affinity=near(affinity_term(labels.ZONE, WEB)))
     assert on_nodes(plan_of([leader, follower], nodes=[coming])) == {"node-1": ["default/aa", "default/bb"]}
+
+
+@pytest.mark.promise("SCH-11.9")
+def test_another_pods_anti_affinity_leaves_a_machine_open_whose_node_has_not_appeared() -> None:
+    """Its zone is known by nobody else, and that is as good as empty: nothing there wants to be alone."""
+    coming = make_node(zone="zone-far", pool="default", node=None, initialized=False)
+    hermit = bound_pod("hermit", "node-2", affinity=apart(affinity_term(labels.ZONE, WEB)))
+    nodes = [coming, make_node("node-2", pods=[hermit])]
+    closed = make_pool("closed", taints=[Taint(key="dedicated", value="x", effect="NoSchedule")])
+    plan = plan_of([make_pod(labels=WEB)], pools=[closed], nodes=nodes)
+    assert on_nodes(plan) == {"node-1": ["default/pod"]}

@@ -62,7 +62,7 @@ class Care:
 
         def holds_for(count: int) -> bool:
             after = used + count * vector
-            return not self.unmet(kind, after) and self._problem(kind, after, held, before) is None
+            return not self.unmet(kind, after, held) and self._problem(kind, after, held, before) is None
 
         if holds_for(wanted):
             return wanted
@@ -107,13 +107,22 @@ class Care:
 
     # Minimum values.
 
-    def unmet(self, kind: Kind, used: Ints) -> list[tuple[Requirement, int]]:
+    def unmet(self, kind: Kind, used: Ints, held: frozenset[str] = frozenset()) -> list[tuple[Requirement, int]]:
         """Requirements whose minimum is not reached by the types that hold what is used, with what they reach."""
         if not kind.min_values:
             return []
-        types = np.unique(kind.template.table.row_type[kind.surviving(used)])
+        rows = kind.surviving(used)
+        if self._enabled and kind.selection.has_reserved and not self._best_effort:
+            rows = self._launched_from(kind, rows, self._holds(kind, used, held))
+        types = np.unique(kind.template.table.row_type[rows])
         counts = [(item, distinct_values(kind.template.table, types, item)) for item in kind.min_values]
         return [(item, found) for item, found in counts if found < (item.min_values or 0)]
+
+    def _launched_from(self, kind: Kind, rows: Ints, holds: frozenset[str]) -> Ints:
+        """The rows that are left once the claim is narrowed to its reservations, or to all else without any."""
+        held = {item.row for item in self._reserved_of(kind) if item.usable and item.reservation in holds}
+        left: Ints = rows[np.isin(rows, sorted(held if holds else self._ordinary[kind.index]))]
+        return left
 
     # Reservations.
 

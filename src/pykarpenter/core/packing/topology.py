@@ -186,6 +186,9 @@ class Topology:
     def known(self, group: Group, tolerations: tuple[Toleration, ...]) -> list[str]:
         """The domains of a group as a pod with these tolerations sees them, sorted."""
         rule = group.rule
+        if rule.kind is GroupKind.INVERSE:
+            # Another pod's anti-affinity: what this one tolerates does not matter, only where the others may be.
+            return list(self.values(rule.key))
         restricted = rule.kind is not GroupKind.SPREAD or rule.node_filter.tolerations is not None
         question = (rule, tolerations if restricted else ())
         found = self._known.get(question)
