@@ -26,7 +26,7 @@ from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.conversion import as_launch_plan
 from tests.reference.generator import Case, generate
-from tests.reference.packer import ALL_TIES, NO_DEVICES, NO_VOLUME, pack_reference
+from tests.reference.packer import ALL_TIES, NO_DEVICES, NO_VOLUME, ReferencePlan, Ties, pack_reference
 from tests.reference.validator import validate
 
 
@@ -133,7 +133,7 @@ def _short_of(case: Case, wanted: frozenset[str], placed: frozenset[str]) -> lis
 
 
 def _alone(case: Case) -> list[str]:
-    """A pod that comes alone leaves nothing open: the same machine that exists, or the same pool and types."""
+    """A pod that comes alone leaves ties of domains open, no more: the same machine, or the same pool."""
     found = []
     first = {msgspec.json.encode(pod.spec): pod for pod in reversed(case.snapshot.pods)}
     for pod in list(first.values())[:4]:
@@ -145,13 +145,36 @@ def _alone(case: Case) -> list[str]:
             # Another domain than the one that the first rule takes may do for all rules; it must only be legal.
             found += [f"alone: {problem}" for problem in validate(snapshot, case.settings, plan)]
             continue
-        nodes = {item.node: list(item.pods) for item in plan.existing}
-        if nodes != expected.existing:
-            found.append(f"alone: {pod.key} goes to {nodes or 'no machine there is'}, expected {expected.existing}")
-        pools = [claim.node_pool for claim in plan.claims]
-        if pools != [claim.node_pool for claim in expected.claims] and not _scarce(case):
-            found.append(f"alone: {pod.key} opens {pools}, expected {[c.node_pool for c in expected.claims]}")
+        wrong = _elsewhere(case, pod.key, plan, expected)
+        # Which of the emptiest domains a spread takes is not specified: each may be the first that is tried.
+        if wrong and all(
+            _elsewhere(case, pod.key, plan, pack_reference(snapshot, case.settings, ties=ties))
+            for ties in _domain_ties(snapshot)
+        ):
+            found += wrong
     return found
+
+
+def _elsewhere(case: Case, key: str, plan: LaunchPlan, expected: ReferencePlan) -> list[str]:
+    found = []
+    nodes = {item.node: list(item.pods) for item in plan.existing}
+    if nodes != expected.existing:
+        found.append(f"alone: {key} goes to {nodes or 'no machine there is'}, expected {expected.existing}")
+    pools = [claim.node_pool for claim in plan.claims]
+    if pools != [claim.node_pool for claim in expected.claims] and not _scarce(case):
+        found.append(f"alone: {key} opens {pools}, expected {[c.node_pool for c in expected.claims]}")
+    return found
+
+
+def _domain_ties(snapshot: ClusterSnapshot) -> list[Ties]:
+    """Every zone with every capacity type as the one that wins ties."""
+    offered = [o for types in snapshot.instance_types.values() for item in types for o in item.offerings]
+    zones = {o.zone for o in offered} | {view.labels.get(labels.ZONE, "") for view in snapshot.nodes}
+    return [
+        Ties(favourites=frozenset({zone, capacity_type}))
+        for zone in sorted(zones)
+        for capacity_type in sorted({o.capacity_type for o in offered})
+    ]
 
 
 def _scarce(case: Case) -> bool:

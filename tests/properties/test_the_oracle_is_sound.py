@@ -3,10 +3,14 @@
 from collections import Counter
 from dataclasses import replace
 
+from pykarpenter.api import labels
+from pykarpenter.core.packing import pack
+from pykarpenter.core.packing_settings import PackingSettings
 from tests.reference.conversion import as_launch_plan
 from tests.reference.generator import generate
-from tests.reference.packer import pack_reference
+from tests.reference.packer import Ties, pack_reference
 from tests.reference.validator import validate
+from tests.support.builders import make_daemon_set, make_offering, make_pod, make_pool, make_snapshot, make_type, spread
 
 CASES = range(1, 151)
 
@@ -79,3 +83,44 @@ def test_the_validator_refuses_machines_that_are_crammed_full():
     assert tried > 20
     assert refused["accepted"] < tried * 0.2
     assert {"offering", "requirements", "topology", "ports"} <= set(refused)
+
+
+SETTINGS = PackingSettings(effort="off")
+HALF = {"memory": 16 * 2**30}
+
+
+def test_the_validator_charges_a_limit_as_the_offering_makes_the_machine():
+    """Half a machine counts half; when the claim could also be bought whole, it counts whole."""
+    small = make_offering("zone-a", "spot", 0.5, capacity_override=HALF)
+    uneven = make_type("uneven", memory="32Gi", offerings=[make_offering("zone-a"), small])
+    pools = [make_pool(limits={"memory": "20Gi"})]
+    pod = make_pod(node_selector={labels.CAPACITY_TYPE: "spot"})
+    snapshot = make_snapshot([pod], pools=pools, types=[uneven])
+    plan = pack(snapshot, SETTINGS)
+    assert plan.claims and not validate(snapshot, SETTINGS, plan)
+    wide = replace(
+        plan.claims[0], requirements=tuple(r for r in plan.claims[0].requirements if r.key != labels.CAPACITY_TYPE)
+    )
+    problems = validate(snapshot, SETTINGS, replace(plan, claims=(wide,)))
+    assert [p for p in problems if p.startswith("limits: default: memory")]
+
+
+def test_the_validator_prices_a_type_by_the_offerings_that_hold_its_own_daemons():
+    """The claim's requests carry the least that DaemonSets ask of any type, not what they ask of each."""
+    small = make_offering("zone-a", "spot", 0.5, capacity_override=HALF)
+    uneven = make_type("uneven", memory="32Gi", offerings=[make_offering("zone-a", price=3.0), small])
+    even = make_type("even", memory="32Gi", price=2.0, arch="arm64")
+    daemon = make_daemon_set(memory="8Gi", node_selector={labels.ARCH: "amd64"})
+    snapshot = make_snapshot([make_pod(memory="10Gi")], types=[uneven, even], daemon_sets=(daemon,))
+    plan = pack(snapshot, SETTINGS)
+    assert plan.claims[0].instance_types == ("even", "uneven")
+    assert not validate(snapshot, SETTINGS, plan)
+
+
+def test_the_plain_packer_can_be_told_which_of_equal_domains_to_take():
+    """The engine may take any of them, so each has to be asked for."""
+    pod = make_pod(labels={"app": "web"}, topology_spread_constraints=[spread(labels.ZONE, {"app": "web"})])
+    snapshot = make_snapshot([pod])
+    for zone in ("zone-a", "zone-b", "zone-c"):
+        plan = pack_reference(snapshot, SETTINGS, ties=Ties(favourites=frozenset({zone})))
+        assert plan.claims[0].requirements[labels.ZONE].values == {zone}

@@ -64,6 +64,8 @@ class Ties:
 
     last_domain_first: bool = False
     last_pod_first: bool = False
+    # Domains that win every tie they are in.
+    favourites: frozenset[str] = frozenset()
 
 
 NO_TIES = Ties()
@@ -101,6 +103,7 @@ class World:
         self.guards: list[tuple[Pod, NodeView]] = []
 
     def pick_domain(self, equals: list[str]) -> str:
+        equals = [domain for domain in equals if domain in self.ties.favourites] or equals
         return max(equals) if self.ties.last_domain_first else min(equals)
 
     def universe(self, key: str, pod: Pod | None, group: topology.Group | None = None) -> set[str]:

@@ -119,15 +119,34 @@ def _check_claim(
             report.add("offering", f"{name}: {type_name} has no launchable offering that fits")
         combinations += found
     _check_min_values(claim, pool, types, settings, name, report)
-    _check_emission(claim, types, name, report)
+    needs = {t: _needs_of_type(snapshot, claim, pool, types[t], mine) for t in claim.instance_types if t in types}
+    _check_emission(claim, types, needs, name, report)
     return claim_machine(claim, index, pool, types, mine)
 
 
-def _check_emission(claim: PlannedClaim, types: Mapping[str, InstanceType], name: str, report: Report) -> None:
+def _needs_of_type(
+    snapshot: ClusterSnapshot, claim: PlannedClaim, pool: NodePool, item: InstanceType, mine: list[Pod]
+) -> resources.Resources:
+    """What pods and DaemonSets ask of a type: a DaemonSet counts for the type when any of its machines would get it."""
+    daemons: dict[str, Pod] = {}
+    for offering in item.offerings:
+        if _offering_allowed(pool.spec.template.spec.requirements, offering):
+            values = machine_labels(claim, pool, item, offering)
+            daemons.update({d.key: d for d in _daemons_on(snapshot, pool.spec.template.spec.taints, values)})
+    return resources.total(resources.pod_requests(p) for p in (*mine, *daemons.values()))
+
+
+def _check_emission(
+    claim: PlannedClaim,
+    types: Mapping[str, InstanceType],
+    needs: Mapping[str, resources.Resources],
+    name: str,
+    report: Report,
+) -> None:
     """Cheapest first, and overlays that changed one of the types are named."""
     kept = [types[t] for t in claim.instance_types if t in types]
     # An offering with less capacity than its type may be too small for the pods: such a price may be left out.
-    ways = [[_price(item, claim, fitting) for item in kept] for fitting in (True, False)]
+    ways = [[_price(item, claim, wanted) for item in kept] for wanted in (needs, None)]
     if not any(prices == sorted(prices) for prices in ways):
         report.add("emission", f"{name}: types are not in the order of their prices")
     if claim.choice.price is not None and all(claim.choice.price != prices[0] for prices in ways):
@@ -140,13 +159,13 @@ def _check_emission(claim: PlannedClaim, types: Mapping[str, InstanceType], name
             report.add("emission", f"{name}: annotation {key} is wrong")
 
 
-def _price(item: InstanceType, claim: PlannedClaim, fitting: bool) -> float:
+def _price(item: InstanceType, claim: PlannedClaim, needs: Mapping[str, resources.Resources] | None) -> float:
     offered = [
         o
         for o in item.offerings
         if o.launchable
         and _offering_allowed(claim.requirements, o)
-        and (not fitting or resources.fits(claim.requests, item.allocatable(o)))
+        and (needs is None or resources.fits(needs[item.name], item.allocatable(o)))
     ]
     return min((o.price for o in offered if o.price is not None), default=float("inf"))
 
