@@ -197,6 +197,49 @@ def test_acceptance_7_other_replacements_are_kept_when_one_is_lost() -> None:
     story(main)
 
 
+@pytest.mark.promise("DIS-11.9")
+def test_s8_replacement_lost_after_it_was_ready_keeps_the_old_machine() -> None:
+    """Ready once is not ready now: the pods would have nowhere to go."""
+
+    async def main(world: World) -> None:
+        await begin(world, requirements=[], consolidateAfter="Never")
+        await world.deployment("web", 2, cpu="3")
+        await world.until_running("web", 2, 300)
+        (node,), (old,) = await world.nodes(), await world.claims()
+        small = [
+            {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux"]},
+            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+        ]
+        held = [{"key": "example.com/warming-up", "effect": "NoSchedule"}]
+        patch = {"spec": {"template": {"spec": {"requirements": small, "startupTaints": held}}}}
+        await world.api.patch(kinds.NODE_POOL, "default", patch)
+
+        async def both() -> list[NodeClaim]:
+            found = [c for c in await replacements_of(world, old.name) if is_true(c, "Registered")]
+            return found if len(found) == 2 else []
+
+        async def warm_up(claim: NodeClaim) -> None:
+            await world.api.patch(kinds.NODE, claim.status.node_name, {"spec": {"taints": []}})
+
+        async def ready() -> bool:
+            return is_true(await world.api.get(kinds.NODE_CLAIM, lost.name), "Initialized")
+
+        lost, kept = await world.until(both, 120)
+        await warm_up(lost)
+        await world.until(ready, 60)
+        await hold(world, 5)
+        assert tainted(await world.api.get(kinds.NODE, node.name))
+        await world.api.delete(kinds.NODE_CLAIM, lost.name)
+        await warm_up(kept)
+        await hold(world, 10)
+        assert not tainted(await world.api.get(kinds.NODE, node.name))
+        assert not (await world.api.get(kinds.NODE_CLAIM, old.name)).is_deleting
+        assert not (await world.api.get(kinds.NODE_CLAIM, kept.name)).is_deleting
+        assert await world.running("web") == 2
+
+    story(main)
+
+
 REPAIR = Settings(feature_gates=FeatureGates(node_repair=True))
 
 

@@ -126,22 +126,31 @@ class Orchestration:
         return result
 
     async def _await_replacements(self, running: Running) -> str:
-        """The name of a replacement that is gone for good; those that are initialized stop being waited for."""
-        for name in sorted(running.starting):
+        """The name of a replacement that is gone for good; those that are initialized stop being waited for.
+
+        One that was ready and went again counts like one that never came, as long as nothing is deleted for it.
+        """
+        for name in sorted(running.starting if running.deleted else running.replacements):
             claim = self._claims.get(name)
             if claim is None or claim.is_deleting:
                 claim = await self._live.claim(name)
             if claim is None:
                 if name in self._ctx.state.ledger:
                     continue
-                return name
+                return self._lost(running, name)
             if claim.is_deleting:
-                return name
+                return self._lost(running, name)
+            if name not in running.starting:
+                continue
             ready = condition_status(claim.status.conditions, "Initialized") == "True"
             self._reports.launching(name, running.command.reason, waiting=not ready)
             if ready:
                 running.starting.discard(name)
         return ""
+
+    def _lost(self, running: Running, name: str) -> str:
+        running.starting.add(name)
+        return name
 
     def _is_overdue(self, running: Running) -> bool:
         candidates = len(self.nodes())
