@@ -128,3 +128,24 @@ def test_l5_l7_fleet_stays_bounded_while_somebody_deletes_pods_all_the_time() ->
         await world.until_running("web", PODS)
 
     story(main)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("act", [delete_node, delete_claim])
+def test_f1_purchases_slow_down_while_somebody_deletes_every_new_machine(act: Act) -> None:
+    """Machines that come at once and serve for seconds are bought ever less often, and all is well a minute later."""
+
+    async def main(world: World) -> None:
+        await begin(world)
+        await world.deployment("web", PODS, cpu="1")
+        count = Count()
+        start = world.clock.now()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(interfere(world, act, start + QUARTER))
+            group.create_task(count.watch(world, start + QUARTER))
+        assert count.most <= 3 * NEEDED
+        # A minute of it costs nothing; after that there is about one round of machines in each minute.
+        assert len(count.claims) <= NEEDED * 60
+        await world.until_running("web", PODS, 90)
+
+    story(main)

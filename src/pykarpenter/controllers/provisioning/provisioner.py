@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from pykarpenter.api.pods import Pod
@@ -26,7 +26,7 @@ from pykarpenter.core.packing.eligibility import is_provisionable, leaving_pods
 from pykarpenter.core.packing_settings import PackingSettings, ShouldStop
 from pykarpenter.core.plans import LaunchPlan, claim_name
 from pykarpenter.core.reasons import Refusal
-from pykarpenter.core.snapshot import ClusterSnapshot
+from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 from pykarpenter.runtime.controller import Loop
 from pykarpenter.runtime.logs import get_logger
 
@@ -103,10 +103,17 @@ class Provisioner:
             for pod in snapshot.pods
             if (refusal := self._purchases.hold(pod, snapshot.now)) is not None
         }
+        leaving = {
+            pod.key: refusal
+            for pod in leaving_pods(snapshot)
+            if (refusal := self._purchases.hold_leaving(pod, snapshot.now)) is not None
+        }
+        held |= leaving
         self._ctx.metrics.gauge("pykarpenter_held_pods", {}, len(held))
         if not held:
             return snapshot, held
-        return replace(snapshot, pods=tuple(pod for pod in snapshot.pods if pod.key not in held)), held
+        pods = tuple(pod for pod in snapshot.pods if pod.key not in held)
+        return replace(snapshot, pods=pods, nodes=_without_pods(snapshot.nodes, leaving)), held
 
     async def _decide(self, snapshot: ClusterSnapshot, held: dict[str, Refusal], plan_id: str) -> LaunchPlan:
         started = self._ctx.clock.monotonic()
@@ -146,6 +153,16 @@ def demand(snapshot: ClusterSnapshot) -> list[Pod]:
     """Pods that a plan is asked for: pending ones, those that must leave their nodes, and virtual ones."""
     pending = [pod for pod in snapshot.pods if is_provisionable(pod)]
     return [*pending, *leaving_pods(snapshot), *snapshot.buffer_pods]
+
+
+def _without_pods(views: tuple[NodeView, ...], keys: Mapping[str, Refusal]) -> tuple[NodeView, ...]:
+    """Machines that are going, without these pods; all others are the very same."""
+    if not keys:
+        return views
+    return tuple(
+        replace(view, pods=tuple(pod for pod in view.pods if pod.key not in keys)) if view.marked_for_deletion else view
+        for view in views
+    )
 
 
 def _buffer_placements(plan: LaunchPlan, snapshot: ClusterSnapshot) -> tuple[dict[str, int], list[str]]:

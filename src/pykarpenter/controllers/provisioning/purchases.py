@@ -3,8 +3,9 @@
 Two things go wrong in loops. A claim is refused (no capacity) and planned again at once, thousands of times; after a
 few refusals each further try waits longer. Or a machine is launched and still does not take or keep the pod it was
 bought for (somebody taints it, the scheduler sees it differently, it never joins); after two such machines the pod,
-or the workload whose pods were driven out, has to wait, half an hour at first (F1, F9, F25). A pod that waits hears
-why. Kept in memory: after a restart a pod may get two more.
+or the workload whose pods were driven out, has to wait, half an hour at first (F1, F9, F25). Machines that served
+and were then taken away are told by `losses`. A pod that waits hears why. Kept in memory: after a restart a pod may
+get two more.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pykarpenter.api.pods import Pod
+from pykarpenter.controllers.provisioning.losses import Losses
 from pykarpenter.core.reasons import Refusal, Why
 
 FREE_REFUSALS = 5
@@ -57,6 +59,7 @@ class Purchases:
         self._records: dict[str, _Record] = {}
         self._waiting: dict[str, dict[str, None]] = {}
         self._misfits: dict[str, _Misfits] = {}
+        self.losses = Losses()
 
     def planned(self, claim: str, pods: Iterable[Pod]) -> None:
         """The claim is bought for these pods."""
@@ -124,7 +127,7 @@ class Purchases:
             return _misfit(misfits.machines, "did not keep pods of its workload", misfits.wait_left_s(now))
         record = self._records.get(pod.uid)
         if record is None:
-            return None
+            return self.hold_leaving(pod, now)
         left = record.last_at + misfit_wait_s(len(record.machines)) - now
         if left > 0:
             return _misfit(record.machines, "did not take it", left)
@@ -134,7 +137,11 @@ class Purchases:
             if left > 0:
                 text = f"{record.refused} launches for it were refused; next try in {left:.0f}s"
                 return Refusal(Why.LAUNCH_BACK_OFF, text, details={"refused": record.refused})
-        return None
+        return self.hold_leaving(pod, now)
+
+    def hold_leaving(self, pod: Pod, now: float) -> Refusal | None:
+        """As `hold`, for a pod that runs on a machine that is going."""
+        return self.losses.hold(workload_of(pod), now)
 
     def _unwait(self, uid: str, record: _Record) -> None:
         members = self._waiting.get(record.claim)

@@ -13,8 +13,9 @@ from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.pod_times import PodTimes
 from pykarpenter.controllers.provisioning.batcher import Batcher
-from pykarpenter.controllers.provisioning.purchases import YOUNG_S, Purchases
-from pykarpenter.core.draining import is_terminal
+from pykarpenter.controllers.provisioning.losses import serves, taken_away
+from pykarpenter.controllers.provisioning.purchases import YOUNG_S, Purchases, workload_of
+from pykarpenter.core.draining import is_reschedulable, is_terminal
 from pykarpenter.core.packing.eligibility import is_provisionable
 from pykarpenter.core.taints import first_untolerated
 from pykarpenter.runtime.controller import Controller, Result
@@ -92,9 +93,21 @@ class PodTrigger:
         now = self._clock.now()
         if claim.status.provider_id:
             self._purchases.launched(claim.name, now)
+        if taken_away(change.old, change.new, now):
+            self._note_loss(claim, now)
         if change.new is None or claim.is_deleting:
             for key in self._purchases.gone(claim.name, now):
                 self.controller.enqueue(key)
+
+    def _note_loss(self, claim: NodeClaim, now: float) -> None:
+        pods = self._state.pods_on(claim.status.node_name) if claim.status.node_name else []
+        workloads = dict.fromkeys(workload_of(pod) for pod in pods if is_reschedulable(pod))
+        self._purchases.losses.note(workloads, now, lambda workload: self._is_served(workload, now))
+
+    def _is_served(self, workload: str, now: float) -> bool:
+        """Whether a machine that is settled holds a pod of the workload."""
+        settled = (view for view in self._state.views() if not view.marked_for_deletion and serves(view.claim, now))
+        return any(workload_of(pod) == workload for view in settled for pod in view.pods)
 
 
 class NodeTrigger:
