@@ -13,8 +13,10 @@ from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
 from pykarpenter.core.disruption import consolidation
 from pykarpenter.runtime import logs
 from pykarpenter.runtime.clock import SystemClock
+from pykarpenter.runtime.controller import AT_WORK
 from pykarpenter.runtime.metrics import MetricsRegistry
 from pykarpenter.sim.checkers import DecisionCheckers, Report
+from pykarpenter.sim.checkers.decisions import ENDS_CANDIDATES
 from pykarpenter.sim.cloud.misbehaviour import CANARY
 from pykarpenter.sim.faults.actions import CLASS, pool_manifest
 from pykarpenter.sim.faults.stories import Step, Story
@@ -25,8 +27,9 @@ from tests.sim.worlds import in_cluster
 from .test_safety import launch, mark
 
 
-def broken_by(deed, decision=None) -> list[str]:
+def broken_by(deed, decision=None, at_work: str = ENDS_CANDIDATES) -> list[str]:
     async def main(cluster):
+        AT_WORK.set(at_work)
         await cluster.install([CLASS, pool_manifest("pool")])
         report = Report()
         checkers = DecisionCheckers(cluster, Journal(cluster.store), report, lambda claim: decision)
@@ -55,17 +58,33 @@ def test_s8_deleting_before_the_replacement_is_ready_is_noticed():
     async def in_order(cluster, api):
         await _replace(cluster, api, initialized=True)
 
-    async def lost(cluster, api):
-        await launch(cluster, "old")
-        await launch(cluster, "new")
-        await mark(cluster, "old", "DisruptionReason", "Underutilized")
-        cluster.cloud.lose(next(i.id for i in cluster.cloud.live() if i.node_name == "sim-old"))
-        await api.delete(kinds.NODE_CLAIM, "old")
-
     decision = (("old",), ("new",))
     assert "S8" in broken_by(early, decision)
-    assert "S8" not in broken_by(lost, decision), "a machine that is gone waits for nothing"
     assert "S8" not in broken_by(in_order, decision)
+
+
+def test_s8_s12_a_lost_candidate_is_given_up_by_its_collector_but_not_by_the_decision():
+    """Seeds 220 and 1045: the collector of claims without a machine is no graceful disruption, the decision is one."""
+
+    async def give_up(cluster, api, *, is_lost: bool):
+        await launch(cluster, "old")
+        await launch(cluster, "new")
+        await mark(cluster, "old", "Registered", "Registered")
+        await mark(cluster, "old", "DisruptionReason", "Underutilized")
+        if is_lost:
+            cluster.cloud.lose(next(i.id for i in cluster.cloud.live() if i.node_name == "sim-old"))
+        await api.delete(kinds.NODE_CLAIM, "old")
+
+    async def lost(cluster, api):
+        await give_up(cluster, api, is_lost=True)
+
+    async def running(cluster, api):
+        await give_up(cluster, api, is_lost=False)
+
+    decision = (("old",), ("new",))
+    assert "S8" in broken_by(lost, decision)
+    assert broken_by(lost, decision, "nodeclaim.garbagecollection") == []
+    assert broken_by(running, decision, "nodeclaim.garbagecollection") == ["S12"]
 
 
 def test_s13_replacing_by_something_dearer_is_noticed():

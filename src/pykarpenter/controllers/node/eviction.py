@@ -13,7 +13,7 @@ from pykarpenter.api import kinds
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
 from pykarpenter.api.timestamps import format_timestamp
-from pykarpenter.controllers.context import Context
+from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import node_reference, pod_reference
 from pykarpenter.core.conditions import shorten
 from pykarpenter.core.draining import forced_grace_s, is_active, is_evictable, is_force_due
@@ -62,12 +62,20 @@ class EvictionQueue:
         self._pods = ctx.caches.of(kinds.POD)
         self._nodes = ctx.caches.of(kinds.NODE)
         self._entries: dict[PodKey, Entry] = {}
+        # Pods whose end was accepted, until the watch shows it: what is cached of them is older than that answer.
+        self._accepted: dict[PodKey, None] = {}
         self.controller: Controller[PodKey] = Controller(
             NAME, self.reconcile, clock=ctx.clock, workers=ctx.settings.workers(*WORKERS), backoff=BACKOFF_S
         )
+        ctx.caches.subscribe(kinds.POD, self._pod_changed)
 
     async def run(self) -> None:
         await self.controller.run()
+
+    def _pod_changed(self, change: Changed[Pod]) -> None:
+        pod, now = change.old or change.new, change.new
+        if pod is not None and (now is None or now.uid != pod.uid or now.is_deleting):
+            self._accepted.pop(PodKey(pod.namespace, pod.name, pod.uid), None)
 
     def add(self, pod: Pod, entry: Entry) -> None:
         """Let the pod leave; a forced drain replaces a bounded one, and a deadline only ever moves closer."""
@@ -94,19 +102,39 @@ class EvictionQueue:
         entry = self._entries.get(key)
         if entry is None:
             return None
-        pod = self._pods.get(str(key))
+        pod = await self._look(key, entry)
         node = self._nodes.get(entry.node)
         if pod is None or pod.uid != key.uid or node is None:
             return self._drop(key)
         now = self._ctx.clock.now()
-        forced = entry.mode is DrainMode.FORCE and is_force_due(pod, entry.deadline, now)
-        if forced and entry.deadline is not None:
+        if entry.deadline is not None and self._is_force_due(pod, entry):
             return await self._force(key, pod, entry.deadline)
         expired = entry.mode is DrainMode.TIMEOUT and entry.deadline is not None and now >= entry.deadline
         # A protected pod is dropped here and put back by the drain, which looks every second.
         if expired or not is_active(pod) or not self._is_evictable(pod):
             return self._drop(key)
         return await self._evict(key, pod, node, entry)
+
+    async def _look(self, key: PodKey, entry: Entry) -> Pod | None:
+        """The pod as cached; once its end was accepted, nothing is sent before that is seen (S9).
+
+        Only a deadline does not wait for a watch that is behind: then the pod is read anew.
+        """
+        pod = self._pods.get(str(key))
+        if pod is None or pod.is_deleting or not self._is_behind(key):
+            return pod
+        if not self._is_force_due(pod, entry):
+            return None
+        try:
+            return await self._ctx.api.get(kinds.POD, pod.name, pod.namespace)
+        except NotFound:
+            return None
+
+    def _is_behind(self, key: PodKey) -> bool:
+        return key in self._accepted
+
+    def _is_force_due(self, pod: Pod, entry: Entry) -> bool:
+        return entry.mode is DrainMode.FORCE and is_force_due(pod, entry.deadline, self._ctx.clock.now())
 
     def _is_evictable(self, pod: Pod) -> bool:
         protect = self._ctx.settings.protect_unparsable_do_not_disrupt
@@ -123,6 +151,7 @@ class EvictionQueue:
             await self._ctx.api.delete(kinds.POD, pod.name, pod.namespace, options)
         except (NotFound, Conflict):
             return self._drop(key)
+        self._accepted[key] = None
         text = f"Deleting the pod to accommodate the termination time {format_timestamp(deadline)} of the node"
         self._ctx.recorder.publish(pod_reference(pod), "Normal", "Disrupted", text, dedupe=(pod.uid,))
         self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": FORCEFUL})
@@ -140,6 +169,7 @@ class EvictionQueue:
                 return Result(requeue=True)
             raise
         self._count(200)
+        self._accepted[key] = None
         reason = entry.reason or FORCEFUL
         self._ctx.recorder.publish(pod_reference(pod), "Normal", "Evicted", f"Evicted pod: {reason}", dedupe=(pod.uid,))
         self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": reason})

@@ -12,9 +12,10 @@ from typing import Any
 from pykarpenter.api import kinds, labels
 from pykarpenter.api.meta import condition_status, find_condition
 from pykarpenter.api.nodepool import NodeClaim
+from pykarpenter.runtime.controller import AT_WORK
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers.report import Report
-from pykarpenter.sim.cloud.instances import TAG_CLAIM_UID, Instance
+from pykarpenter.sim.cloud.instances import TAG_CLAIM, TAG_CLAIM_UID, Instance
 from pykarpenter.sim.cloud.misbehaviour import CANARY
 from pykarpenter.sim.cluster import EmbeddedCluster
 from pykarpenter.sim.journal import Journal, Written
@@ -23,6 +24,8 @@ from pykarpenter.sim.journal import Journal, Written
 Decision = tuple[Sequence[str], Sequence[str]]
 DecisionOf = Callable[[str], Decision | None]
 
+# The controller that ends the candidates of decisions.
+ENDS_CANDIDATES = "disruption.queue"
 _GRACEFUL = ("Drifted", "Underutilized")
 
 
@@ -45,15 +48,14 @@ class DecisionCheckers(Middleware):
         if claim is None or claim.is_deleting:
             return
         chosen = find_condition(claim.status.conditions, "DisruptionReason")
-        if chosen is None or chosen.status != "True":
+        decision = self._decision_of(claim.name) if AT_WORK.get() == ENDS_CANDIDATES else None
+        if decision is None:
+            # Not the end of a decision, even where one stands: whoever gives the claim up must know it to be lost.
             self._s12_unknown_is_not_absent(claim)
-        elif chosen.reason in _GRACEFUL and self._instance(claim) is not None:
-            # A candidate whose machine is gone is not given up by the decision: there is nothing left to wait with.
-            decision = self._decision_of(claim.name)
-            if decision is not None:
-                self._s8_replacements_first(claim, decision)
-                if chosen.reason == "Underutilized":
-                    self._s13_cheaper(decision)
+        elif chosen is not None and chosen.status == "True" and chosen.reason in _GRACEFUL:
+            self._s8_replacements_first(claim, decision)
+            if chosen.reason == "Underutilized":
+                self._s13_cheaper(decision)
 
     def _written(self, written: Written) -> None:
         if written.type != "DELETED" and written.resource.kind in ("Event", "NodeClaim", "NodePool"):
@@ -83,6 +85,9 @@ class DecisionCheckers(Middleware):
     def _s13_cheaper(self, decision: Decision) -> None:
         """By the catalogue's prices: what the cloud answered meanwhile may have been wrong (F44)."""
         going, coming = (self._prices(names) for names in decision)
+        if len(going) < len(decision[0]):
+            # A machine that was lost so long ago that the cloud has forgotten it.
+            return
         if coming and None not in (*going, *coming) and sum(_known(coming)) >= sum(_known(going)):
             self._broken("S13", f"{len(going)} machine(s) at {going} are replaced by {coming}")
 
@@ -93,8 +98,9 @@ class DecisionCheckers(Middleware):
     # Reading the world.
 
     def _prices(self, names: Sequence[str]) -> list[float | None]:
-        found = [self._instance(claim) for name in names if (claim := self._claim(name)) is not None]
-        return [list_price(self._cluster, instance) for instance in found if instance is not None]
+        """Of the machines that were launched for these claims, whatever became of them meanwhile."""
+        found = [i for i in self._cluster.cloud.instances.values() if i.tags.get(TAG_CLAIM) in names]
+        return [list_price(self._cluster, instance) for instance in found]
 
     def _instance(self, claim: NodeClaim) -> Instance | None:
         live = self._cluster.cloud.live()

@@ -25,7 +25,15 @@ from pykarpenter.runtime.feature_gates import parse_feature_gates
 from pykarpenter.runtime.settings import Settings
 from pykarpenter.runtime.virtual_loop import DEFAULT_START, VirtualTimeLoop, run_virtual, running_clock
 from pykarpenter.sim.api import Middleware, Request
-from pykarpenter.sim.checkers import DecisionCheckers, MoveChecker, Report, SafetyCheckers, Violation, check_liveness
+from pykarpenter.sim.checkers import (
+    DecisionCheckers,
+    FreshnessChecker,
+    MoveChecker,
+    Report,
+    SafetyCheckers,
+    Violation,
+    check_liveness,
+)
 from pykarpenter.sim.checkers.liveness import named_waits, waiting
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.provider import SimProvider
@@ -214,6 +222,7 @@ def _world(
     moves = MoveChecker(
         cluster, journal, report, settings.eviction_price, lambda claim: world.leader().decision_of(claim)
     )
+    fresh = FreshnessChecker(cluster, report)
     faults = ApiFaults()
     faults.written_at = journal.written_at
     process_clock = LoopClock(cluster.clock.now(), asyncio.get_running_loop())
@@ -228,7 +237,7 @@ def _world(
             cluster,
             settings,
             clock=process_clock,
-            middleware=[faults, checkers, decisions, moves],
+            middleware=[faults, checkers, fresh, decisions, moves],
             make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
             make_client=make_client,
             name=name,
