@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from pykarpenter.api import kinds, labels
-from pykarpenter.api.timestamps import parse_timestamp
+from pykarpenter.api.timestamps import format_timestamp, parse_timestamp
 from pykarpenter.cloud.errors import CloudError
 from pykarpenter.controllers.node.eviction import DrainMode, Entry, merge
+from pykarpenter.kube.contract import WatchEvent
 from pykarpenter.providers.kwok.kubelet import KubeletOptions
+from pykarpenter.sim.api import Middleware, Request
 from tests.machines.cloud import cloud_world
 from tests.machines.world import World, story
 
@@ -203,6 +206,35 @@ def test_f42_a_budget_ends_at_the_deadline_without_waiting_for_a_retry() -> None
         assert (pod.metadata.deletion_grace_period_seconds or 0) >= 28
         await world.gone(within_s=60)
         assert world.clock.now() - deleted <= 615
+
+    story(tell, kubelets=KubeletOptions(lease_interval_s=None, pod_stop_s=3600.0))
+
+
+def test_s9_f13_a_deadline_does_not_wait_to_see_an_eviction_that_was_accepted() -> None:
+    """The watch of pods has fallen silent: no eviction is repeated, and the forced delete reads the pod anew."""
+
+    async def tell(world: World) -> None:
+        node = await started(world)
+        await world.pod("web", node, terminationGracePeriodSeconds=600)
+        await asyncio.sleep(5)
+        sent: list[str] = []
+
+        class SilentPodWatch(Middleware):
+            async def before(self, request: Request) -> None:
+                if request.kind is kinds.POD and request.verb in ("evict", "delete"):
+                    sent.append(request.verb)
+
+            async def on_event(self, request: Request, event: WatchEvent[Any]) -> Sequence[WatchEvent[Any]]:
+                return () if request.kind is kinds.POD else (event,)
+
+        world.operator_api.middleware.append(SilentPodWatch())
+        await world.api.delete(kinds.NODE_CLAIM, "c1")
+        await asyncio.sleep(60)
+        assert sent == ["evict"]
+        deadline = {labels.TERMINATION_TIMESTAMP: format_timestamp(world.clock.now() + 30)}
+        await world.api.patch(kinds.NODE_CLAIM, "c1", {"metadata": {"annotations": deadline}})
+        await asyncio.sleep(10)
+        assert sent == ["evict", "delete"]
 
     story(tell, kubelets=KubeletOptions(lease_interval_s=None, pod_stop_s=3600.0))
 

@@ -17,7 +17,7 @@ from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import node_reference, pod_reference
 from pykarpenter.core.conditions import shorten
 from pykarpenter.core.draining import forced_grace_s, is_active, is_evictable, is_force_due
-from pykarpenter.kube.contract import DeleteOptions, Preconditions
+from pykarpenter.kube.contract import DeleteOptions, Preconditions, Selection, list_all
 from pykarpenter.kube.errors import ApiError, Conflict, NotFound, TooManyRequests
 from pykarpenter.runtime.controller import DONE, Controller, Result
 
@@ -125,10 +125,11 @@ class EvictionQueue:
             return pod
         if not self._is_force_due(pod, entry):
             return None
-        try:
-            return await self._ctx.api.get(kinds.POD, pod.name, pod.namespace)
-        except NotFound:
-            return None
+        # A list of one, since a right to get pods is not needed for anything else.
+        found = await list_all(
+            self._ctx.api, kinds.POD, Selection(namespace=pod.namespace, field_selector=f"metadata.name={pod.name}")
+        )
+        return found[0] if found else None
 
     def _is_behind(self, key: PodKey) -> bool:
         return key in self._accepted

@@ -139,7 +139,7 @@ class MoveChecker(Middleware):
         nodes = {instance.node_name for instance in going}
         table = self._cluster.store.table("", "pods")
         pods = [entry.decode(Pod) for _, entry in sorted(table.entries.items())]
-        return [(pod.uid, _owner(pod)) for pod in pods if pod.spec.node_name in nodes and _moves(pod)]
+        return [(pod.uid, _owner(pod)) for pod in pods if pod.spec.node_name in nodes and moves(pod)]
 
     def _claim(self, name: str) -> NodeClaim | None:
         store = self._cluster.store
@@ -151,7 +151,8 @@ def _owner(pod: Pod) -> str:
     return next((owner.uid for owner in pod.metadata.owner_references if owner.controller), "")
 
 
-def _moves(pod: Pod) -> bool:
+def moves(pod: Pod) -> bool:
+    """Whether the pod must go elsewhere when its machine ends."""
     if pod.is_deleting or pod.status.phase in ("Succeeded", "Failed"):
         return False
     return not {owner.kind for owner in pod.metadata.owner_references} & {"DaemonSet", "Node"}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykarpenter.api import kinds
-from pykarpenter.kube.contract import DeleteOptions, Preconditions, WatchEvent
+from pykarpenter.kube.contract import EVERYTHING, DeleteOptions, Preconditions, WatchEvent
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.api import Middleware, Request
 from pykarpenter.sim.checkers.report import Report
@@ -49,7 +49,8 @@ class FreshnessChecker(Middleware):
         if error is not None or request.kind not in _DISRUPTED:
             return
         if request.verb in ("get", "list"):
-            self._seen[_key(request)] = self._cluster.store.rv
+            for key in _read(request):
+                self._seen[key] = self._cluster.store.rv
         elif request.verb in ("create", "patch", "delete", "evict"):
             self._acknowledged[_key(request)] = self._version(request)
 
@@ -74,6 +75,15 @@ class FreshnessChecker(Middleware):
 
 def _key(request: Request) -> _Key:
     return request.client, request.kind.plural, request.namespace, request.name
+
+
+def _read(request: Request) -> list[_Key]:
+    """What an answer shows: one object, or all of a kind; lists by other selectors leave open which."""
+    chosen = request.selection
+    if request.verb == "get" or chosen == EVERYTHING:
+        return [_key(request)]
+    field, _, name = chosen.field_selector.partition("=")
+    return [(request.client, request.kind.plural, chosen.namespace, name)] if field == "metadata.name" else []
 
 
 def _names_version(request: Request) -> bool:

@@ -29,11 +29,13 @@ from pykarpenter.sim.checkers import (
     DecisionCheckers,
     FreshnessChecker,
     MoveChecker,
+    PlacementChecker,
     Report,
     SafetyCheckers,
     Violation,
     check_liveness,
 )
+from pykarpenter.sim.checkers.decisions import Decision
 from pykarpenter.sim.checkers.liveness import named_waits, waiting
 from pykarpenter.sim.cloud.cloud import SimCloud
 from pykarpenter.sim.cloud.provider import SimProvider
@@ -218,10 +220,15 @@ def _world(
     """The program in a cluster, watched by every checker, its requests open to faults."""
     checkers = SafetyCheckers(cluster, journal, report)
     checkers.require_lease(*LEASE)
-    decisions = DecisionCheckers(cluster, journal, report, lambda claim: world.leader().decision_of(claim))
-    moves = MoveChecker(
-        cluster, journal, report, settings.eviction_price, lambda claim: world.leader().decision_of(claim)
-    )
+
+    def decision_of(claim: str) -> Decision | None:
+        return world.leader().decision_of(claim)
+
+    decided = [
+        DecisionCheckers(cluster, journal, report, decision_of),
+        MoveChecker(cluster, journal, report, settings.eviction_price, decision_of),
+        PlacementChecker(cluster, journal, report, decision_of),
+    ]
     fresh = FreshnessChecker(cluster, report)
     faults = ApiFaults()
     faults.written_at = journal.written_at
@@ -237,7 +244,7 @@ def _world(
             cluster,
             settings,
             clock=process_clock,
-            middleware=[faults, checkers, fresh, decisions, moves],
+            middleware=[faults, checkers, fresh, *decided],
             make_provider=lambda api, now: make_provider(api, now, cluster.cloud),
             make_client=make_client,
             name=name,
