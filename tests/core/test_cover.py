@@ -7,6 +7,7 @@ import pytest
 
 from pykarpenter.core.cover.bound import Relaxation, resource_bound
 from pykarpenter.core.cover.columns import NORMAL, column_cover
+from pykarpenter.core.cover.exact import exact_cover, is_small
 from pykarpenter.core.cover.greedy import default_weightings, greedy_cover
 from pykarpenter.core.cover.problem import CoverProblem
 
@@ -97,3 +98,40 @@ def test_a_class_that_fits_nowhere_makes_no_cover_and_no_bound_of_its_own():
         ).cover
         is None
     )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_small_demand_is_covered_at_the_optimum(seed):
+    """Most batches are a few pods of a few kinds: there the cheapest cover is found, not a good one."""
+    problem = random_problem(seed)
+    assert is_small(problem)
+    found = exact_cover(problem)
+    assert found is not None
+    held = np.zeros(problem.classes, dtype=np.int64)
+    for bundle in found:
+        assert problem.allowed[bundle.classes, bundle.machine].all()
+        assert (bundle.pods @ problem.requests[bundle.classes] <= problem.capacity[bundle.machine]).all()
+        held[bundle.classes] += bundle.pods * bundle.times
+    assert (held == problem.demand).all()
+    price = sum(problem.price[bundle.machine] * bundle.times for bundle in found)
+    assert price == pytest.approx(cheapest_by_force(problem))
+
+
+def test_where_machines_weigh_more_than_their_price_fewer_are_taken():
+    """Two small machines at nearly the price of a large one lose more to remainders than they save."""
+    problem = CoverProblem(
+        np.array([[1, 1]]), np.array([4]), np.array([[2, 2], [4, 4]]), np.array([0.1, 0.204]), np.ones((1, 2), bool)
+    )
+    cheapest, fewest = exact_cover(problem), exact_cover(problem, per_machine=0.01)
+    assert cheapest is not None
+    assert fewest is not None
+    assert [(bundle.machine, bundle.times) for bundle in cheapest] == [(0, 2)]
+    assert [(bundle.machine, bundle.times) for bundle in fewest] == [(1, 1)]
+
+
+def test_a_pod_that_no_machine_holds_has_no_exact_cover():
+    """Nothing may be left out silently."""
+    problem = CoverProblem(
+        np.array([[9, 1]]), np.array([1]), np.array([[2, 2]]), np.array([0.1]), np.ones((1, 1), bool)
+    )
+    assert exact_cover(problem) is None

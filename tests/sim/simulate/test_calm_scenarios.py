@@ -39,7 +39,7 @@ def test_an_evening_beside_karpenter_is_cheaper_and_disturbs_less(tmp_path):
     out = tmp_path / "out"
     result = run(str(file), "--until", "6h", "--beside", "karpenter", "-o", str(out), "-s", "consolidation-search=best")
     assert result.return_value == 0, result.output
-    assert "Karpenter's search" in result.output
+    assert "Karpenter's way" in result.output
     ours = json.loads((out / "summary.json").read_text())
     theirs = ours["beside"]
     assert ours["cost"] <= theirs["cost"]

@@ -6,11 +6,12 @@ the pods were planned for, so every rule that held keeps holding. Work is counte
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from pykarpenter.core.cover.exact import exact_cover, is_small
 from pykarpenter.core.cover.problem import Bundle, CoverProblem
 from pykarpenter.core.packing.claims import ClaimTable, Share
 from pykarpenter.core.packing.kernel import Kernel
@@ -20,6 +21,9 @@ from pykarpenter.core.packing.sizing import Sizing, first_holding
 from pykarpenter.core.packing.units import Unit, Workshop, workshops
 
 _GAIN = 1e-9
+# What later pods leave unused of a machine, in pods as they are in the batch: on average half of one does not fit. So
+# two plans of nearly the same price are not equally good, and the one with fewer machines is cheaper in the end.
+_LOST_PODS = 0.5
 
 
 def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool]) -> ClaimTable | None:
@@ -56,12 +60,41 @@ def _price_today(kernel: Kernel, shop: Workshop) -> float:
 
 
 def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable[[], bool]) -> list[Bundle] | None:
-    from pykarpenter.core.cover.portfolio import portfolio
-
+    """The cover that is cheapest once each machine weighs what is lost on it; None when today's plan is as good."""
     problem = CoverProblem(
         shop.requests, shop.demand, shop.capacity, shop.price, shop.allowed, shape=len(shop.units[0].vector)
     )
+    lost = _LOST_PODS * today / int(shop.demand.sum())
+    least = today + lost * len(shop.positions)
+    chosen: list[Bundle] | None = None
+    for bundles in _covers(shop, problem, effort, today, lost, should_stop):
+        price = float(sum(shop.price[bundle.machine] * bundle.times for bundle in bundles))
+        weighed = price + lost * sum(bundle.times for bundle in bundles)
+        if price < today - _GAIN and weighed < least - _GAIN:
+            chosen, least = bundles, weighed
+            if is_small(problem):
+                break
+    return chosen
+
+
+def _covers(
+    shop: Workshop, problem: CoverProblem, effort: str, today: float, lost: float, should_stop: Callable[[], bool]
+) -> Iterator[list[Bundle]]:
+    """What may be better than today's plan: of a small demand the best there is, else the cheapest found."""
+    if is_small(problem):
+        yield from (found for weight in (lost, 0.0) if (found := exact_cover(problem, weight)) is not None)
+        return
     sizing = Sizing(shop)
+    best = _cheapest_cover(problem, sizing, effort, today, should_stop)
+    if best is not None:
+        yield from (sizing.fewer(best, lost)[0], sizing.fewer(best)[0], best)
+
+
+def _cheapest_cover(
+    problem: CoverProblem, sizing: Sizing, effort: str, today: float, should_stop: Callable[[], bool]
+) -> list[Bundle] | None:
+    from pykarpenter.core.cover.portfolio import portfolio
+
     best: list[Bundle] | None = None
     cheapest = today
     for ceiling, covers in portfolio(problem, effort, should_stop):
@@ -73,10 +106,7 @@ def _best_cover(shop: Workshop, effort: str, today: float, should_stop: Callable
             bundles, cost = sizing.right_sized(cover)
             if cost < cheapest - _GAIN:
                 best, cheapest = bundles, cost
-    if best is None:
-        return None
-    fewer, cost = sizing.fewer(best)
-    return fewer if cost < today - _GAIN else best
+    return best
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,8 @@ class Sizing:
         times = np.array([bundle.times for bundle in bundles], dtype=np.int64)
         return sized, float((shop.price[chosen] * times).sum())
 
-    def fewer(self, bundles: list[Bundle]) -> tuple[list[Bundle], float]:
-        """The bundles with pairs put on one machine where that costs no more, or next to nothing more."""
+    def fewer(self, bundles: list[Bundle], more: float = 0.0) -> tuple[list[Bundle], float]:
+        """The bundles with pairs put on one machine where that costs next to nothing more, or at most so many $/h."""
         used, welcome = self._sums(bundles)
         lots = _Lots(
             used,
@@ -79,10 +79,10 @@ class Sizing:
             np.array([bundle.times for bundle in bundles], dtype=np.int64),
             [(bundle.classes, bundle.pods) for bundle in bundles],
         )
-        while self._doubled(lots):
+        while self._doubled(lots, more):
             pass
         for _ in range(_CYCLES):
-            if not sum([self._paired(lots, way) for way in ("shape", "size", "across")]):
+            if not sum([self._paired(lots, way, more) for way in ("shape", "size", "across")]):
                 break
         merged = [
             Bundle(machine, *content, times)
@@ -106,14 +106,14 @@ class Sizing:
 
     # Fewer machines.
 
-    def _doubled(self, lots: _Lots) -> int:
+    def _doubled(self, lots: _Lots, more: float) -> int:
         """Machines that there are several of, filled twice over; answers how many were."""
         several = np.flatnonzero(lots.times > 1)
-        return self._join(lots, several, several)
+        return self._join(lots, several, several, more)
 
-    def _paired(self, lots: _Lots, way: str) -> int:
+    def _paired(self, lots: _Lots, way: str, more: float) -> int:
         first, second = self._pairs(lots, way)
-        return self._join(lots, first, second)
+        return self._join(lots, first, second, more)
 
     def _pairs(self, lots: _Lots, way: str) -> tuple[Ints, Ints]:
         """Who is tried with whom: what one has too little of the other may have too much of; or large with small."""
@@ -131,7 +131,7 @@ class Sizing:
             second.append(mine[::-1][:half])
         return np.concatenate(first), np.concatenate(second)
 
-    def _join(self, lots: _Lots, first: Ints, second: Ints) -> int:
+    def _join(self, lots: _Lots, first: Ints, second: Ints, more: float) -> int:
         """Put each pair on one machine where that is no dearer; answers how many pairs were."""
         alone = first is second
         used = lots.used[first] + lots.used[second]
@@ -144,7 +144,7 @@ class Sizing:
         first, second, used, welcome = first[possible], second[possible], used[possible], welcome[possible]
         machine = self._cheapest(used, welcome)
         both = price[lots.machine[first]] + price[lots.machine[second]]
-        good = np.flatnonzero((machine >= 0) & (price[machine] <= both * _FEWER))
+        good = np.flatnonzero((machine >= 0) & (price[machine] <= both * _FEWER + more))
         pairs = lots.times[first] // 2 if alone else np.minimum(lots.times[first], lots.times[second])
         for index in good.tolist():
             one, other = int(first[index]), int(second[index])

@@ -65,6 +65,8 @@ class Result:
     samples: tuple[Sample, ...]
     # Consolidations that moved pods, as the checkers saw them.
     moves: tuple[Move, ...] = ()
+    # On the clock that moves are timed by.
+    started_at: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         moves = [asdict(move) for move in self.moves]
@@ -86,6 +88,7 @@ def simulate(
 
 async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress: Progress) -> Result:
     clock = running_clock()
+    started_at = clock.now()
     options = ClusterOptions(
         seed=seed,
         catalog=scenario.catalog,
@@ -122,7 +125,7 @@ async def _simulate(scenario: Scenario, seed: int, settings: Settings, progress:
             await process.stop()
             await standby.stop()
         summary = _summary(world, meter, journal, report, scenario, seed)
-        return Result(summary, tuple(meter.found.samples), tuple(moves.moves))
+        return Result(summary, tuple(meter.found.samples), tuple(moves.moves), started_at)
 
 
 async def _install(world: World, scenario: Scenario) -> None:
