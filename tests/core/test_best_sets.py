@@ -12,6 +12,7 @@ from benchmarks.disruption import snapshot
 from pykarpenter.api import labels
 from pykarpenter.api.nodepool import Budget
 from pykarpenter.api.pods import NodeSelectorRequirement
+from pykarpenter.core.cover.problem import CoverProblem
 from pykarpenter.core.disruption import best_sets
 from pykarpenter.core.disruption.calm import must_save
 from pykarpenter.core.disruption.candidates import World
@@ -22,7 +23,9 @@ from pykarpenter.core.disruption.prices import worst_launch_price
 from pykarpenter.core.disruption.settings import Memory
 from pykarpenter.core.disruption.simulation import simulate
 from pykarpenter.core.disruption.validation import validate
+from pykarpenter.core.fleet.landing import strays
 from pykarpenter.core.fleet.moves import Effort, MoveSearch
+from pykarpenter.core.fleet.problem import FleetProblem
 from pykarpenter.core.requirements import from_expressions
 from tests.core.test_fleet_search import half_empty_fleet
 from tests.support.perfect import GRACEFUL
@@ -155,3 +158,39 @@ def test_quick_moves_are_ordered_unique_and_removable(seed):
     assert len({m.rows for m in moves}) == len(moves)
     assert all(np.all(problem.node_removable[list(m.rows)]) for m in moves)
     assert all(len(m.rows) <= 1 for m in quick(seed, usable=1)[1])
+
+
+def tight_fleet() -> FleetProblem:
+    """One machine to go with a small and a large pod; of two that stay, one has room for exactly the large one."""
+    requests = np.array([[2], [1]])
+    kinds = CoverProblem(requests, np.array([1, 1]), np.array([[4]]), np.array([0.2]), np.ones((2, 1), bool))
+    return FleetProblem(
+        kinds,
+        np.array([0.2, 0.2, 0.2]),
+        np.array([[1], [2], [1]]),
+        np.array([[1, 1], [0, 0], [0, 0]]),
+        np.array([True, False, False]),
+        np.ones((3, 2), bool),
+        np.ones(2),
+    )
+
+
+def test_pods_that_a_scheduler_would_put_elsewhere_are_seen_to_stray():
+    """A small pod goes where most is free, and the large one it leaves without a place needs a machine."""
+    found = strays(tight_fleet(), (0,), {0: 1, 1: 1}, ())
+    assert {} in found
+    assert {0: 1} in found
+
+
+def test_a_saving_that_straying_pods_would_eat_is_no_saving(monkeypatch):
+    """Half of the orders need a machine at the price of the one that goes: half the saving is at risk, not all."""
+    problem = tight_fleet()
+    moves = MoveSearch(problem, np.array([0.05, 0.02]), np.zeros(3), ["p"] * 3, {"p": 1})
+    (move,) = moves.run(Effort(), lambda: False)
+    assert move.saving == pytest.approx(0.2)
+    assert 0 < moves.risked(move.rows) < move.saving
+    monkeypatch.setattr(MoveSearch, "risked", lambda *_: 1e9)
+    assert only(decided(0.6, best=False)[2]) is not None
+    _, _, plan = decided(0.6)
+    assert plan.commands == ()
+    assert plan.nothing_better_at is None

@@ -61,6 +61,15 @@ def test_only_the_moved_workload_counts_more_and_the_less_the_longer_ago(hours, 
     assert weight(pods, {first: 0.0}, hours * 3600) == pytest.approx(len(pods) - same + times * same)
 
 
+@pytest.mark.parametrize(("stood_h", "times"), [(0.5, AT_ONCE), (8, 3), (12, 2), (200, 2)])
+def test_a_machine_that_stood_for_long_is_trusted_though_its_workload_moved_lately(stood_h, times):
+    """Of a large workload some pod moved lately; machines that have stood for hours may go nevertheless."""
+    frozen, _, _ = snapshot(2, 0.5)
+    pods = list(frozen.nodes[0].pods)
+    moved = {workload_of(pod): 0.0 for pod in pods}
+    assert weight(pods, moved, 1800.0, stood_h * 3600) == pytest.approx(times * len(pods))
+
+
 def test_the_bound_of_a_running_fleet_is_below_its_bill():
     """The gap that users see must never be negative."""
     frozen, packing, settings = snapshot(6, 0.4)

@@ -44,6 +44,8 @@ class Found:
     """What the search came to; `command` None leaves the first one in place."""
 
     command: Command | None = None
+    # The first command would save nothing: a machine would have to be bought for pods that do not land as planned.
+    first_would_stray: bool = False
     eligible: int = 0
     trials: int = 0
     considered: int = 0
@@ -96,11 +98,15 @@ def search(
         MOST_REPLACEMENTS if many else 1,
     )
     best = _net(world, first, candidates)
+    if first is not None and _risked(moves, view, first.nodes) >= best > 0:
+        found.first_would_stray, best = True, 0.0
     scales = Scales(world)
-    for move in moves.run(effort or Effort(), should_stop)[:VERIFIED]:
+    for move in moves.run(effort or Effort(), should_stop):
         # What is left promises less than what is held already.
-        if should_stop() or move.net <= best + _GAIN:
+        if should_stop() or found.considered >= VERIFIED or move.net <= best + _GAIN:
             break
+        if moves.risked(move.rows) >= move.net:
+            continue
         found.considered += 1
         accepted = _verified(world, simulation, [candidates[view.nodes[row]] for row in move.rows], scales, found)
         if accepted is None or (net := _net(world, accepted[0], candidates)) <= best + _GAIN:
@@ -108,6 +114,12 @@ def search(
         (found.command, found.notices), best = accepted, net
     found.trials = moves.trials
     return found
+
+
+def _risked(moves: MoveSearch, view: FleetView, nodes: Sequence[str]) -> float:
+    """What pods that do not land as planned may cost; nothing is said about machines that the view does not have."""
+    rows = {name: row for row, name in enumerate(view.nodes)}
+    return moves.risked(rows[name] for name in nodes) if all(name in rows for name in nodes) else 0.0
 
 
 def fair_prices(problem: FleetProblem) -> Floats:

@@ -2,7 +2,8 @@
 
 Moving a pod is taken to cost its price in $/h over the horizon. A command must save at least that price for each pod
 it moves; a workload that was moved within the horizon counts at least double, so that moving it again covers both
-moves, and the more the shorter ago that was. Pods of a pool whose pods lately did not land where planned count more.
+moves, and the more the shorter ago that was and the younger the machine is: what was bought an hour ago and is already
+to go shows how long savings last at present. Pods of a pool whose pods lately did not land where planned count more.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from pykarpenter.api.pods import Pod
+from pykarpenter.api.timestamps import parse_optional_timestamp
 from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.candidates import Candidate, World
 from pykarpenter.core.reasons import Why
@@ -18,7 +20,7 @@ from pykarpenter.core.reasons import Why
 HORIZON_S = 24 * 3600.0
 # What a pod of a workload that was moved within the horizon counts at least: its gain has to cover both moves.
 AGAIN = 2.0
-# What it counts at most, right after the move.
+# What it counts at most: within hours of the move, on a machine that is no older.
 AT_ONCE = 5.0
 # What a pod counts in a pool whose pods did not land where planned.
 COOLING = 4.0
@@ -32,19 +34,25 @@ def workload_of(pod: Pod) -> str:
     return pod.key
 
 
-def weight(pods: Iterable[Pod], displaced_at: Mapping[str, float], now: float) -> float:
-    """What moving these pods counts, in pods.
+def weight(pods: Iterable[Pod], displaced_at: Mapping[str, float], now: float, stood_s: float = 0.0) -> float:
+    """What moving these pods counts, in pods; `stood_s` is the age of the machine that they are on.
 
-    What moved an hour ago is likely to be moved again soon, so a saving is trusted to last about as long as the last
-    one did: the shorter ago a workload was moved, the more its pods count.
+    Where pods moved an hour ago and machines stood for an hour, things are likely to change again soon: a saving is
+    trusted to last as long as the last one did, or as the machine stood, whichever is longer.
     """
-    return math.fsum(_times(now - displaced_at.get(workload_of(pod), -math.inf)) for pod in pods)
+    return math.fsum(_times(now - displaced_at.get(workload_of(pod), -math.inf), stood_s) for pod in pods)
 
 
-def _times(elapsed_s: float) -> float:
+def _times(elapsed_s: float, stood_s: float) -> float:
     if elapsed_s >= HORIZON_S:
         return 1.0
-    return min(AT_ONCE, max(AGAIN, HORIZON_S / max(elapsed_s, 1.0)))
+    return min(AT_ONCE, max(AGAIN, HORIZON_S / max(elapsed_s, stood_s, 1.0)))
+
+
+def _stood(world: World, candidate: Candidate) -> float:
+    claim = candidate.view.claim
+    created = parse_optional_timestamp(claim.metadata.creation_timestamp) if claim is not None else None
+    return HORIZON_S if created is None else world.now - created
 
 
 def counted(world: World, candidates: Iterable[Candidate]) -> float:
@@ -52,7 +60,7 @@ def counted(world: World, candidates: Iterable[Candidate]) -> float:
     found = 0.0
     for candidate in candidates:
         cooling = world.memory.cooling_until.get(candidate.pool.name, 0.0) > world.now
-        pods = weight(candidate.pods, world.memory.displaced_at, world.now)
+        pods = weight(candidate.pods, world.memory.displaced_at, world.now, _stood(world, candidate))
         found += pods * COOLING if cooling else pods
     return found
 

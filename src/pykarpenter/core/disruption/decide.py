@@ -82,9 +82,12 @@ def _with_best_set(
         found = best_sets.search(world, simulation, first, deadlines(SETS_LIMIT_S))
     except SimulationError:
         return plan
+    runs = list(plan.runs)
+    if found.command is None and found.first_would_stray and last is not None:
+        runs[-1] = replace(last, commands=(), settled=True)
+        return replace(plan, runs=tuple(runs))
     if found.command is None:
         return replace(plan, nothing_better_at=asked)
-    runs = list(plan.runs)
     if first is not None and last is not None:
         runs[-1] = replace(last, commands=())
     runs.append(_without_repeats(replace(found.as_run(), seconds=timer() - began), seen))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pykarpenter.core.cover.problem import Floats, Ints
+from pykarpenter.core.fleet.landing import MOST_PODS, strays
 from pykarpenter.core.fleet.problem import FleetProblem
 
 
@@ -120,10 +121,20 @@ class MoveSearch:
         if not self._within_budget(going):
             return None
         left = self._place(going)
-        price = self._price_of(left) if left else 0.0
+        price = self._bought(left)[0] if left else 0.0
         saving = sum(self._price[row] for row in going) - price
         net = saving - float(self._moving[list(going)].sum())
         return Move(going, saving, net) if net > 0 else None
+
+    def risked(self, rows: Iterable[int]) -> float:
+        """What machines for pods that would not land as planned would cost in $/h, on average over several orders."""
+        going = tuple(sorted(rows))
+        lifted = self._lifted(going)
+        if sum(lifted.values()) > MOST_PODS:
+            return 0.0
+        left = self._place(going)
+        found = strays(self._problem, going, lifted, self._bought(left)[1] if left else ())
+        return sum(self._cheapest(stray) if stray else 0.0 for stray in found) / len(found)
 
     def _within_budget(self, going: tuple[int, ...]) -> bool:
         used: dict[str, int] = {}
@@ -134,10 +145,7 @@ class MoveSearch:
 
     def _place(self, going: tuple[int, ...]) -> dict[int, int]:
         """First fit on the machines that stay; the pods by class that found no room there."""
-        lifted: dict[int, int] = {}
-        for row in going:
-            for index, count in self._holds[row]:
-                lifted[index] = lifted.get(index, 0) + count
+        lifted = self._lifted(going)
         changed: dict[int, tuple[int, ...]] = {}
         left: dict[int, int] = {}
         for index in sorted(lifted):
@@ -159,6 +167,13 @@ class MoveSearch:
                 left[index] = wanted
         return left
 
+    def _lifted(self, going: tuple[int, ...]) -> dict[int, int]:
+        lifted: dict[int, int] = {}
+        for row in going:
+            for index, count in self._holds[row]:
+                lifted[index] = lifted.get(index, 0) + count
+        return lifted
+
     def _takers_of(self, index: int) -> list[int]:
         """Machines with room for a pod of the class, in their order."""
         found = self._takers.get(index)
@@ -168,30 +183,38 @@ class MoveSearch:
             self._takers[index] = found
         return found
 
-    def _price_of(self, left: dict[int, int]) -> float:
-        """What machines for these pods would cost: one that holds all, or a few that are worth their price."""
-        best = self._cheapest(left)
+    def _bought(self, left: dict[int, int]) -> tuple[float, tuple[int, ...]]:
+        """Machines for these pods and their price: one that holds all, or a few that are worth their price."""
+        one = self._cheapest_kind(left)
+        best = float("inf") if one is None else float(self._problem.kinds.price[one])
+        alone = () if one is None else (one,)
         if self._most_bought == 1:
-            return best
-        total = 0.0
+            return best, alone
+        kinds: list[int] = []
         for _ in range(self._most_bought):
             kind, taken = self._most_worth(left)
             if not taken:
                 break
-            total += min(self._cheapest(taken), float(self._problem.kinds.price[kind]))
+            smaller = self._cheapest_kind(taken)
+            kinds.append(kind if smaller is None else smaller)
             left = {index: count - taken.get(index, 0) for index, count in left.items() if count > taken.get(index, 0)}
             if not left:
-                return min(best, total)
-        return best
+                total = float(self._problem.kinds.price[kinds].sum())
+                return (total, tuple(kinds)) if total < best else (best, alone)
+        return best, alone
 
     def _cheapest(self, left: Mapping[int, int]) -> float:
         """The price of the cheapest kind of machine that holds what is left; infinite when none does."""
+        kind = self._cheapest_kind(left)
+        return float("inf") if kind is None else float(self._problem.kinds.price[kind])
+
+    def _cheapest_kind(self, left: Mapping[int, int]) -> int | None:
         classes = np.fromiter(left, np.int64, len(left))
         counts = np.fromiter(left.values(), np.int64, len(left))
         need: Ints = counts @ self._problem.kinds.requests[classes]
         fits = (self._capacity >= need).all(axis=1) & self._allowed[classes].all(axis=0)
         where = np.flatnonzero(fits)
-        return float(self._problem.kinds.price[self._by_price[where[0]]]) if len(where) else float("inf")
+        return int(self._by_price[where[0]]) if len(where) else None
 
     def _most_worth(self, left: Mapping[int, int]) -> tuple[int, dict[int, int]]:
         """The kind that takes most value for its price, filled in the order of classes, and what it takes."""
