@@ -2,15 +2,28 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 from pykarpenter.api import labels
 from pykarpenter.core.packing import pack
 from pykarpenter.core.packing_settings import PackingSettings
+from pykarpenter.core.plans import LaunchPlan
+from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.conversion import as_launch_plan
 from tests.reference.generator import generate
 from tests.reference.packer import Ties, pack_reference
 from tests.reference.validator import validate
-from tests.support.builders import make_daemon_set, make_offering, make_pod, make_pool, make_snapshot, make_type, spread
+from tests.support.builders import (
+    expression,
+    make_daemon_set,
+    make_node,
+    make_offering,
+    make_pod,
+    make_pool,
+    make_snapshot,
+    make_type,
+    spread,
+)
 
 CASES = range(1, 151)
 
@@ -124,3 +137,31 @@ def test_the_plain_packer_can_be_told_which_of_equal_domains_to_take():
     for zone in ("zone-a", "zone-b", "zone-c"):
         plan = pack_reference(snapshot, SETTINGS, ties=Ties(favourites=frozenset({zone})))
         assert plan.claims[0].requirements[labels.ZONE].values == {zone}
+
+
+def _side_by_side(zones: list[str], pods: list[dict[str, Any]], **fields: Any) -> tuple[ClusterSnapshot, LaunchPlan]:
+    """A plan with each pod on a machine of its own, in the zone at the same place of the list."""
+    wanted = [make_pod(f"p{i}", labels={"app": "web"}, **spec) for i, spec in enumerate(pods)]
+    snapshot = make_snapshot(wanted, **fields)
+    alone = pack(make_snapshot(wanted[:1], **fields), SETTINGS).claims[0]
+    claims = []
+    for pod, zone in zip(wanted, zones, strict=True):
+        others = [r for r in alone.requirements if r.key != labels.ZONE]
+        requirements = (*others, expression(labels.ZONE, "In", zone))
+        claims.append(replace(alone, pods=(pod.key,), requirements=requirements))
+    return snapshot, LaunchPlan(claims=tuple(claims))
+
+
+LEVEL = {"topology_spread_constraints": [spread(labels.ZONE, {"app": "web"})]}
+
+
+def _topology(snapshot: ClusterSnapshot, plan: LaunchPlan) -> list[str]:
+    return [p for p in validate(snapshot, SETTINGS, plan) if p.startswith("topology")]
+
+
+def test_the_validator_refuses_a_spread_that_no_order_keeps():
+    """However the machines are looked at, a second pod in a zone while another zone is empty is one too many."""
+    nodes = [make_node("full", zone="zone-b", cpu="100m")]
+    assert not _topology(*_side_by_side(["zone-a", "zone-b"], [LEVEL, LEVEL], nodes=nodes))
+    assert _topology(*_side_by_side(["zone-a", "zone-a"], [LEVEL, LEVEL], nodes=nodes))
+    assert _topology(*_side_by_side(["zone-a", "zone-b", "zone-a", "zone-a"], [LEVEL] * 4))

@@ -26,6 +26,8 @@ class Machine:
     pods: list[Pod]
     is_existing: bool
     bound: list[Pod] = field(default_factory=list)
+    # What a simulation knows of the labels while it packs: keys that something narrowed, before values are chosen.
+    narrowed: Labels | None = None
 
     def domains(self, key: str) -> set[str]:
         return self.labels.get(key, set())
@@ -149,7 +151,40 @@ def claim_machine(
                     merged.setdefault(key, set()).update(options)
     name = f"claim-{index}"
     merged[keys.HOSTNAME] = {name}
-    return Machine(name, merged, tuple(pool.spec.template.spec.taints), pods, False)
+    narrowed = _narrowed_labels(claim, pool, pods, merged)
+    return Machine(name, merged, tuple(pool.spec.template.spec.taints), pods, False, narrowed=narrowed)
+
+
+# Emission narrows these to what can be launched, whether or not anything asked for it while packing.
+_NARROWED_AT_EMISSION = (keys.CAPACITY_TYPE, keys.INSTANCE_TYPE)
+
+
+def _narrowed_labels(claim: PlannedClaim, pool: NodePool, pods: list[Pod], chosen: Labels) -> Labels:
+    """The keys about which the claim's requirements said something while it was packed, with all values still open."""
+    asked = {e.key for e in pool.spec.template.spec.requirements} | {k for pod in pods for k in asked_keys(pod)}
+    asked = {keys.DEFAULT_RULES.normalise(key) for key in asked}
+    labels = {keys.DEFAULT_RULES.normalise(k): {v} for k, v in pool.spec.template.metadata.labels.items()}
+    found: Labels = {keys.HOSTNAME: chosen[keys.HOSTNAME], keys.NODEPOOL: {pool.name}, **labels}
+    for expression in claim.requirements:
+        key = expression.key
+        if key in found or (key in _NARROWED_AT_EMISSION and key not in asked):
+            continue
+        found[key] = set(expression.values) if expression.operator == "In" else chosen.get(key, set())
+    return found
+
+
+def asked_keys(pod: Pod) -> set[str]:
+    """Keys that a pod's own rules narrow on the machine it goes to, preferences included."""
+    found = set(pod.spec.node_selector) | {c.topology_key for c in pod.spec.topology_spread_constraints}
+    affinity = pod.spec.affinity
+    node = affinity.node_affinity if affinity else None
+    terms = list(node.required.node_selector_terms) if node and node.required else []
+    terms += [item.preference for item in node.preferred] if node else []
+    found |= {e.key for term in terms for e in term.match_expressions}
+    for part in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
+        if part is not None:
+            found |= {t.topology_key for t in (*part.required, *(w.pod_affinity_term for w in part.preferred))}
+    return found
 
 
 _GOING = {

@@ -2,6 +2,12 @@
 
 Greedy in several orders: place any pod whose rules hold now until none is left. Pods that were stuck go first in the
 next attempt; when no order gets to the end, what remains is a breach. An order that gets to the end is a proof.
+
+Machines are looked at as kube-scheduler will see them, all labels known. Where that finds no order, they are looked at
+as the specification has a simulation see them, which knows less: a claim counts in a domain only when a requirement
+narrowed it to one (not when one offering happens to be left), it passes a node filter when its requirements are
+compatible with it, domains are those that pools can provide, and a pod that gave up its first required terms counts
+the machines that the remaining ones admit.
 """
 
 from __future__ import annotations
@@ -12,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pykarpenter.api import labels as keys
-from pykarpenter.api.meta import LabelSelector, LabelSelectorRequirement
+from pykarpenter.api.meta import LabelSelector, LabelSelectorRequirement, condition_status
 from pykarpenter.api.pods import NodeSelectorRequirement, Pod, PodAffinityTerm, TopologySpreadConstraint
 from pykarpenter.core import resources
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.snapshot import ClusterSnapshot
 from tests.reference.defaults import with_default_spread
-from tests.reference.machine import Machine, allows, existing_machine, node_affinity_holds, tolerated
+from tests.reference.machine import Labels, Machine, allows, existing_machine, node_affinity_holds, tolerated
 from tests.reference.selection import is_terminal, selector_matches
 
 
@@ -29,15 +35,26 @@ class Board:
     snapshot: ClusterSnapshot
     machines: list[Machine]
     standing: dict[str, list[Pod]]
-    universe: dict[str, set[str]]
+    # Whether machines are seen as while packing.
+    simulated: bool = False
 
-    def domains_of(self, key: str) -> set[str]:
-        return self.universe.get(key, set())
+    def labels(self, machine: Machine) -> Labels:
+        return machine.labels if not self.simulated or machine.narrowed is None else machine.narrowed
+
+    def domains(self, machine: Machine, key: str) -> set[str]:
+        return self.labels(machine).get(key, set())
+
+    def admits(self, machine: Machine, term: list[NodeSelectorRequirement]) -> bool:
+        """Whether a node filter's term lets the machine count."""
+        if not self.simulated or machine.is_existing:
+            return all(allows(e, machine.labels) for e in term)
+        return all(_compatible(e, self.labels(machine)) for e in term)
 
     def occupied(self, pods_match, key: str, single: bool, keep=lambda machine: True) -> dict[str, int]:
         counts: dict[str, int] = {}
         for machine in self.machines:
-            domains = machine.domains(key)
+            # Whoever wants to be apart looks at every domain that a machine could still be in.
+            domains = self.domains(machine, key) if single else machine.domains(key)
             if not domains or (single and len(domains) != 1) or not keep(machine):
                 continue
             number = sum(1 for p in self.standing[machine.name] if pods_match(p))
@@ -54,27 +71,27 @@ ATTEMPTS = 6
 
 
 def replay(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine]) -> list[str]:
+    problems = _replay(snapshot, settings, planned, simulated=False)
+    return problems and _replay(snapshot, settings, planned, simulated=True) and problems
+
+
+def _replay(snapshot: ClusterSnapshot, settings: PackingSettings, planned: list[Machine], simulated: bool) -> list[str]:
     problems: list[str] = []
     for order in (_crowding, _queue_order, _tightest_rule, _widest_rule):
         urgency: Counter[str] = Counter()
         for _ in range(ATTEMPTS):
-            problems = _play(snapshot, settings, planned, order, urgency)
+            problems = _play(_board(snapshot, planned, simulated), settings, planned, order, urgency)
             if not problems:
                 return []
     return problems
 
 
 def _play(
-    snapshot: ClusterSnapshot,
-    settings: PackingSettings,
-    planned: list[Machine],
-    order: Order,
-    urgency: Counter[str],
+    board: Board, settings: PackingSettings, planned: list[Machine], order: Order, urgency: Counter[str]
 ) -> list[str]:
     """What remains when pods are placed in this order; what was stuck becomes more urgent."""
-    board = _board(snapshot, planned)
     waiting: list[tuple[Pod, Machine]] = [
-        (with_default_spread(pod, snapshot, settings.default_spread), machine)
+        (with_default_spread(pod, board.snapshot, settings.default_spread), machine)
         for machine in planned
         for pod in machine.pods
     ]
@@ -89,7 +106,7 @@ def _play(
     return []
 
 
-def _board(snapshot: ClusterSnapshot, planned: list[Machine]) -> Board:
+def _board(snapshot: ClusterSnapshot, planned: list[Machine], simulated: bool) -> Board:
     batch = {p.key for m in planned for p in m.pods}
     names = {m.name for m in planned}
     others = [existing_machine(v, []) for v in snapshot.nodes if v.name not in names]
@@ -98,11 +115,7 @@ def _board(snapshot: ClusterSnapshot, planned: list[Machine]) -> Board:
         m.name: [p for p in m.bound if p.key not in batch and not is_terminal(p) and not p.is_deleting]
         for m in machines
     }
-    universe: dict[str, set[str]] = {}
-    for machine in machines:
-        for key, values in machine.labels.items():
-            universe.setdefault(key, set()).update(values)
-    return Board(snapshot, machines, standing, universe)
+    return Board(snapshot, machines, standing, simulated)
 
 
 def _crowding(pod: Pod, machine: Machine, board: Board) -> tuple[Any, ...]:
@@ -207,7 +220,7 @@ def _mirror_breach(pod: Pod, machine: Machine, standing: Pod, other: Machine, bo
 def _affinity_breach(pod: Pod, machine: Machine, term: PodAffinityTerm, board: Board) -> Iterator[str]:
     match = _term_match(pod, term, board)
     counts = board.occupied(match, term.topology_key, True)
-    domains = machine.domains(term.topology_key)
+    domains = board.domains(machine, term.topology_key)
     if domains and all(counts.get(d, 0) > 0 for d in domains):
         return
     reachable = {
@@ -226,46 +239,89 @@ def _free(pod: Pod, term: PodAffinityTerm) -> dict[str, set[str]]:
 def _spread_breach(pod: Pod, machine: Machine, constraint: TopologySpreadConstraint, board: Board) -> Iterator[str]:
     key = constraint.topology_key
     selector = _extended(constraint.label_selector, constraint.match_label_keys, pod)
-    honor_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
-    honor_taints = constraint.node_taints_policy == "Honor"
-
-    def counted(target: Machine) -> bool:
-        if honor_affinity and not node_affinity_holds(pod, target.labels):
-            return False
-        return not honor_taints or tolerated(pod.spec.tolerations, target.taints)
-
-    counts = board.occupied(lambda p: _selected(p, {pod.namespace}, selector), key, True, counted)
-    domains = machine.domains(key)
+    domains = board.domains(machine, key)
     if len(domains) != 1:
         yield f"spread on {key}: the machine's domain is open"
         return
     domain = next(iter(domains))
     extra = 1 if _selected(pod, {pod.namespace}, selector) else 0
-    if key == keys.HOSTNAME:
-        if counts.get(domain, 0) + extra > constraint.max_skew:
-            yield f"spread on {key}"
-        return
-    known = {d for m in board.machines if counted(m) for d in m.domains(key)} | set(counts)
-    lows = []
-    for term in _terms_met(pod, machine):
-        reachable = {d for d in known if all(allows(e, {key: {d}}) for e in term if _key(e) == key)}
-        lowest = min((counts.get(d, 0) for d in reachable), default=0)
-        if constraint.min_domains is not None and len(reachable) < constraint.min_domains:
-            lowest = 0
-        lows.append(lowest)
-    if all(counts.get(domain, 0) + extra - lowest > constraint.max_skew for lowest in lows):
-        yield f"spread on {key}: {domain} has {counts.get(domain, 0)}, lowest is {lows}"
+    excess = []
+    for own, remaining in _readings(pod, machine, board):
+        counted = _filter(pod, constraint, remaining, board)
+        counts = board.occupied(lambda p: _selected(p, {pod.namespace}, selector), key, True, counted)
+        lowest = 0
+        if key != keys.HOSTNAME:
+            known = {d for m in board.machines if counted(m) for d in board.domains(m, key)} | set(counts)
+            known |= _provided(pod, constraint, board) if board.simulated else set()
+            reachable = {d for d in known if all(allows(e, {key: {d}}) for e in own if _key(e) == key)}
+            enough = constraint.min_domains is None or len(reachable) >= constraint.min_domains
+            lowest = min((counts.get(d, 0) for d in reachable), default=0) if enough else 0
+        if counts.get(domain, 0) + extra - lowest <= constraint.max_skew:
+            return
+        excess.append((counts.get(domain, 0), lowest))
+    yield f"spread on {key}: {domain} has {excess[0][0]}, lowest is {[lowest for _, lowest in excess]}"
+
+
+Term = list[NodeSelectorRequirement]
+
+
+def _readings(pod: Pod, machine: Machine, board: Board) -> list[tuple[Term, list[Term]]]:
+    """Each term by which the pod may be on the machine, with the terms whose machines it counts then."""
+    terms = _terms(pod)
+    met = [index for index, term in enumerate(terms) if all(allows(e, machine.labels) for e in term)]
+    return [(terms[i], terms[i:] if board.simulated else terms) for i in met or range(len(terms))]
+
+
+def _filter(
+    pod: Pod, constraint: TopologySpreadConstraint, terms: list[Term], board: Board
+) -> Callable[[Machine], bool]:
+    """The machines that a constraint counts."""
+    honor_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
+    honor_taints = constraint.node_taints_policy == "Honor"
+
+    def counted(target: Machine) -> bool:
+        if honor_affinity and not any(board.admits(target, term) for term in terms):
+            return False
+        return not honor_taints or tolerated(pod.spec.tolerations, target.taints)
+
+    return counted
+
+
+def _provided(pod: Pod, constraint: TopologySpreadConstraint, board: Board) -> set[str]:
+    """Domains that pools can provide; with taints honoured only pools whose taints the pod tolerates."""
+    key = constraint.topology_key
+    found: set[str] = set()
+    for pool in board.snapshot.node_pools:
+        template = pool.spec.template.spec
+        if pool.is_static or pool.is_deleting or condition_status(pool.status.conditions, "Ready") != "True":
+            continue
+        if constraint.node_taints_policy == "Honor" and not tolerated(pod.spec.tolerations, template.taints):
+            continue
+        for item in board.snapshot.instance_types.get(pool.name, ()):
+            own = {k: set(r.values) for k, r in item.requirements.items() if not r.complement}
+            if not all(_compatible(e, own) for e in template.requirements if _key(e) in own):
+                continue
+            wanted = [e for e in template.requirements if _key(e) == key]
+            found |= {d for d in own.get(key, ()) if all(allows(e, {key: {d}}) for e in wanted)}
+    return found
+
+
+def _compatible(expression: NodeSelectorRequirement, values: Labels) -> bool:
+    """Whether the expression can still hold for what a label may turn out to be."""
+    possible = values.get(_key(expression))
+    if not possible:
+        return expression.operator in ("NotIn", "DoesNotExist")
+    return any(allows(expression, {_key(expression): {value}}) for value in possible)
 
 
 def _key(expression: NodeSelectorRequirement) -> str:
     return keys.DEFAULT_RULES.normalise(expression.key)
 
 
-def _terms_met(pod: Pod, machine: Machine) -> list[list[NodeSelectorRequirement]]:
-    """Each way the machine meets the pod's node affinity: the domains of a spread are those of that one term."""
+def _terms(pod: Pod) -> list[Term]:
+    """Each way in which a machine can meet the pod's node affinity: the node selector with one required term."""
     selector = [NodeSelectorRequirement(key=k, operator="In", values=[v]) for k, v in pod.spec.node_selector.items()]
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     if affinity is None or affinity.required is None:
         return [selector]
-    terms = [[*selector, *t.match_expressions] for t in affinity.required.node_selector_terms]
-    return [t for t in terms if all(allows(e, machine.labels) for e in t)] or terms
+    return [[*selector, *t.match_expressions] for t in affinity.required.node_selector_terms] or [selector]
