@@ -23,6 +23,7 @@ from tests.reference.supply import Claim, Existing, Template
 NO_DEVICES = "dynamic resources are not supported"
 NO_VOLUME = "volume lookup failed"
 NO_POOLS = "no dynamic nodepools found"
+TOO_FEW_VALUES = "pod didn't schedule because NodePool couldn't meet minValues requirements"
 
 
 @dataclass
@@ -559,7 +560,7 @@ def _emit(world: World, plan: ReferencePlan) -> None:
         kept = [item for _, _, item in priced[: world.settings.max_instance_types]]
         if not _enforce_min_values(world, requirements, kept, world.settings.min_values_policy == "BestEffort")[0]:
             for pod in claim.pods:
-                plan.failed[pod.key] = "pod didn't schedule because NodePool couldn't meet minValues requirements"
+                plan.failed[pod.key] = TOO_FEW_VALUES
             continue
         price = priced[0][0]
         plan.claims.append(

@@ -112,28 +112,36 @@ def test_units_are_shared_by_all_offerings_of_a_reservation() -> None:
     assert len(plan.deferred) == 2
 
 
+def few_reserved(units: int) -> list[object]:
+    fallback = make_offering("zone-a")
+    return [reserved(units, fallback), make_type("plain", offerings=[fallback])]
+
+
+TWO_TYPES = make_pool(requirements=[expression(labels.INSTANCE_TYPE, "Exists", min_values=2)])
+
+
 @pytest.mark.promise("SCH-12.3")
-def test_b6_a_reservation_that_leaves_too_few_types_sends_the_pod_to_the_next_pool() -> None:
+def test_b6_a_reservation_that_leaves_too_few_types_is_not_taken() -> None:
     """A claim is narrowed to the reservation it holds: found out at the end, its pods would have no machine at all."""
-    fallback = make_offering("zone-a")
-    types = {
-        "first": (reserved(1, fallback), make_type("plain", offerings=[fallback])),
-        "second": (make_type("other"),),
-    }
-    minimum = expression(labels.INSTANCE_TYPE, "Exists", min_values=2)
-    pools = [make_pool("first", weight=9, requirements=[minimum]), make_pool("second")]
-    plan = plan_of(make_pods(2), SETTINGS, pools=pools, types=types)
-    assert [(claim.node_pool, len(claim.pods)) for claim in plan.claims] == [("second", 2)]
-    alone = plan_of([make_pod()], SETTINGS, pools=pools[:1], types={"first": types["first"]})
-    assert alone.unschedulable["default/pod"].pools[0].why is Why.MIN_VALUES
+    plan = plan_of(make_pods(2, cpu="3"), SETTINGS, pools=[TWO_TYPES], types=few_reserved(1))
+    assert [claim.instance_types for claim in plan.claims] == [("plain", "small")] * 2
+    assert {claim.choice.capacity_type for claim in plan.claims} == {"on-demand"}
+    assert not plan.deferred
 
 
 @pytest.mark.promise("SCH-12.3")
-def test_a_pod_that_asks_for_on_demand_is_not_counted_by_the_reservation() -> None:
-    """It launches from no reservation, so every type that offers on-demand counts."""
-    fallback = make_offering("zone-a")
-    minimum = expression(labels.INSTANCE_TYPE, "Exists", min_values=2)
-    pod = make_pod(node_selector={labels.CAPACITY_TYPE: "on-demand"})
-    types = [reserved(1, fallback), make_type("plain", offerings=[fallback])]
-    plan = plan_of([pod], SETTINGS, pools=[make_pool(requirements=[minimum])], types=types)
-    assert plan.claims[0].instance_types == ("plain", "small")
+def test_a_pod_for_which_only_the_reservation_is_left_is_refused_for_the_minimum() -> None:
+    """Waiting for a unit would not help."""
+    pod = make_pod(node_selector={labels.CAPACITY_TYPE: "reserved"})
+    plan = plan_of([pod], SETTINGS, pools=[TWO_TYPES], types=few_reserved(1))
+    assert plan.unschedulable["default/pod"].pools[0].why is Why.MIN_VALUES
+
+
+@pytest.mark.promise("SCH-12.5")
+def test_a_reservation_of_enough_types_is_held_whatever_the_minimum() -> None:
+    """The minimum counts the types that the reservation offers."""
+    offer = make_offering("zone-a", "reserved", 0.01, reservation="r-1", reservation_capacity=1)
+    types = [make_type(name, offerings=[offer, make_offering("zone-a")]) for name in ("x", "y")]
+    plan = plan_of([make_pod()], SETTINGS, pools=[TWO_TYPES], types=[*types, make_type("plain")])
+    assert allowed(plan, 0, RESERVATION) == ["r-1"]
+    assert plan.claims[0].instance_types == ("x", "y")

@@ -114,9 +114,7 @@ class Care:
         rows = kind.surviving(used)
         if self._enabled and kind.selection.has_reserved and not self._best_effort:
             rows = self._launched_from(kind, rows, self._holds(kind, used, held))
-        types = np.unique(kind.template.table.row_type[rows])
-        counts = [(item, distinct_values(kind.template.table, types, item)) for item in kind.min_values]
-        return [(item, found) for item, found in counts if found < (item.min_values or 0)]
+        return _short(kind, rows)
 
     def _launched_from(self, kind: Kind, rows: Ints, holds: frozenset[str]) -> Ints:
         """The rows that are left once the claim is narrowed to its reservations, or to all else without any."""
@@ -130,8 +128,7 @@ class Care:
         if not self._enabled:
             return None
         rows = set(kind.surviving(used).tolist())
-        offered = [item for item in self._reserved_of(kind) if item.row in rows and item.usable]
-        if not offered:
+        if not self._offered(kind, rows):
             return NONE_LEFT if self._strict and held_before else None
         if self._holds(kind, used, held):
             return None
@@ -140,14 +137,22 @@ class Care:
         return None
 
     def _holds(self, kind: Kind, used: Ints, held: frozenset[str]) -> frozenset[str]:
-        rows = set(kind.surviving(used).tolist())
-        return frozenset(
-            item.reservation
-            for item in self._reserved_of(kind)
-            if item.usable
-            and item.row in rows
-            and (item.reservation in held or self._left.get(item.reservation, 0) > 0)
-        )
+        offered = self._offered(kind, set(kind.surviving(used).tolist()))
+        mine = [item for item in offered if item.reservation in held or self._left.get(item.reservation, 0) > 0]
+        return frozenset(item.reservation for item in mine) if self._enough(kind, mine) else frozenset()
+
+    def _offered(self, kind: Kind, rows: set[int]) -> list[_Reserved]:
+        """Reserved offerings that a claim could be narrowed to; none when they leave it too few types for its minimum.
+
+        Such a claim launches from what else is offered: narrowed, it could not be emitted and its pods had no machine.
+        """
+        found = [item for item in self._reserved_of(kind) if item.usable and item.row in rows]
+        return found if self._enough(kind, found) else []
+
+    def _enough(self, kind: Kind, offered: Sequence[_Reserved]) -> bool:
+        if not kind.min_values or self._best_effort or not offered:
+            return True
+        return not _short(kind, np.array(sorted({item.row for item in offered}), dtype=np.int64))
 
     def _reserved_of(self, kind: Kind) -> list[_Reserved]:
         found = self._reserved.get(kind.index)
@@ -165,6 +170,14 @@ class Care:
 
     def _usable(self, offering: Offering) -> bool:
         return offering.reservation_capacity > 0 or offering.reservation_id in self._credits
+
+
+def _short(kind: Kind, rows: Ints) -> list[tuple[Requirement, int]]:
+    """Requirements whose minimum the types of these rows do not reach, with what they reach."""
+    table = kind.template.table
+    types = np.unique(table.row_type[rows])
+    counts = [(item, distinct_values(table, types, item)) for item in kind.min_values]
+    return [(item, found) for item, found in counts if found < (item.min_values or 0)]
 
 
 def distinct_values(table: TypeTable, types: Ints, wanted: Requirement) -> int:
