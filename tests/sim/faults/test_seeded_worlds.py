@@ -137,6 +137,15 @@ def test_f33_fields_that_the_program_does_not_know_are_kept():
     assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
 
 
+def test_f47_s10_a_node_of_somebody_else_under_a_name_that_was_ours_is_left_alone():
+    """The name of a Node that is gone may come back with another machine: it is not ours, whatever its name."""
+    story = one_fault("F47", {})
+    reused = Step(200.0, "reuse_name", {"which": 0, "for_s": 400})
+    outcome = run_story(Story(3, tuple(reused if step.at == 200.0 else step for step in story.steps)))
+    assert outcome.fired.get("F47") == 1
+    assert outcome.is_good, [str(v) for v in outcome.violations] + list(outcome.failures)
+
+
 def test_s4_f41_without_windows_the_checkers_fail(monkeypatch: pytest.MonkeyPatch):
     """Budgets read in local time, or not at all, must be noticed."""
     monkeypatch.setattr(budgets, "is_active", lambda budget, *args: budget.schedule is None)

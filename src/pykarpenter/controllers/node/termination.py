@@ -120,11 +120,17 @@ class NodeTermination:
         return await self._observe_instance(claim), ""
 
     async def _delete_claim(self, claim: NodeClaim) -> NodeClaim | None:
-        """Delete the claim whose Node is going; answers it as it is then."""
+        """Delete the claim whose Node is going; answers it as it is then.
+
+        It is read anew before: what is cached may be older than our own last write to it (S9).
+        """
         try:
-            options = DeleteOptions(Preconditions(uid=claim.uid))
-            await self._ctx.api.delete(kinds.NODE_CLAIM, claim.name, options=options)
-            return await self._ctx.api.get(kinds.NODE_CLAIM, claim.name)
+            live = await self._ctx.api.get(kinds.NODE_CLAIM, claim.name)
+            if live.uid == claim.uid and not live.is_deleting:
+                expected = Preconditions(uid=live.uid, resource_version=live.metadata.resource_version)
+                await self._ctx.api.delete(kinds.NODE_CLAIM, claim.name, options=DeleteOptions(expected))
+                live = await self._ctx.api.get(kinds.NODE_CLAIM, claim.name)
+            return live if live.uid == claim.uid else None
         except NotFound:
             return None
 

@@ -20,7 +20,7 @@ from pykarpenter.controllers.identity import NODES_BY_PROVIDER_ID, is_managed_cl
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
 from pykarpenter.core.lifecycle import REGISTERED
 from pykarpenter.kube.contract import DeleteOptions, Preconditions, list_all
-from pykarpenter.kube.errors import NotFound
+from pykarpenter.kube.errors import Conflict, NotFound
 from pykarpenter.runtime.controller import Loop
 from pykarpenter.runtime.logs import get_logger
 from pykarpenter.runtime.slices import in_slices
@@ -163,8 +163,11 @@ class GarbageCollection:
         """Whether the Node is still there afterwards, draining."""
         if not node.is_deleting:
             try:
-                options = DeleteOptions(Preconditions(uid=node.uid))
-                await self._ctx.api.delete(kinds.NODE, node.name, options=options)
+                expected = Preconditions(uid=node.uid, resource_version=node.metadata.resource_version)
+                await self._ctx.api.delete(kinds.NODE, node.name, options=DeleteOptions(expected))
             except NotFound:
                 return False
+            except Conflict:
+                # Newer than what we have seen (S9), or another Node of that name: looked at again in the next round.
+                return True
         return bool(node.metadata.finalizers)

@@ -98,9 +98,10 @@ class ClaimTerminator:
         return (ClaimFact.NODES_LEFT if left else ClaimFact.NODES_GONE), ""
 
     async def _delete_node(self, node: Node) -> None:
-        # Gone, or replaced by another Node of that name, which the next look will judge by itself.
+        # Gone, replaced by another of that name, or newer than what we have seen (S9): the next look judges it anew.
+        expected = Preconditions(uid=node.uid, resource_version=node.metadata.resource_version)
         with suppress(NotFound, Conflict):
-            await self._ctx.api.delete(kinds.NODE, node.name, options=DeleteOptions(Preconditions(uid=node.uid)))
+            await self._ctx.api.delete(kinds.NODE, node.name, options=DeleteOptions(expected))
 
     async def _node_is_there(self, claim: NodeClaim) -> bool:
         if not claim.status.node_name:

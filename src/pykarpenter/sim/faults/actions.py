@@ -429,6 +429,7 @@ ACTIONS: dict[str, Callable[..., Awaitable[None]]] = {
     "grow_daemons": third_parties.grow_daemons,
     "poison": third_parties.poison,
     "double_identity": third_parties.double_identity,
+    "reuse_name": third_parties.reuse_name,
     "pause": processes.pause_leader,
     "block_loop": processes.block_loop,
     "roll_program": processes.roll_program,

@@ -129,7 +129,10 @@ FAULTS: dict[str, Fault] = {
 
 
 # Another action that fires the same fault, drawn now and then instead.
-VARIANTS: dict[str, Fault] = {"F33": Fault("newer_fields", lambda r: {"for_s": r.randint(100, 400)})}
+VARIANTS: dict[str, Fault] = {
+    "F33": Fault("newer_fields", lambda r: {"for_s": r.randint(100, 400)}),
+    "F47": Fault("reuse_name", lambda r: {"which": r.randint(0, 9), "for_s": r.randint(60, 400)}),
+}
 
 # A window cannot be kept by a clock that is wrong.
 _APART = (("F40", "F41"),)

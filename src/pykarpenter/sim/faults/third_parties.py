@@ -21,6 +21,8 @@ from pykarpenter.sim.cloud.instances import Instance
 if TYPE_CHECKING:
     from pykarpenter.sim.faults.world import World
 
+# How long a drained Node may take to be gone (seconds).
+_NAME_FREE_S = 300
 _TAINT = {"key": "policy.example.com/quarantine", "effect": "NoExecute"}
 
 
@@ -143,6 +145,34 @@ async def double_identity(world: World, which: int, for_s: int) -> None:
     await asyncio.sleep(for_s)
     with suppress(ApiError):
         await world.user.delete(kinds.NODE, body["metadata"]["name"])
+
+
+async def reuse_name(world: World, which: int, for_s: int) -> None:
+    """F47: as soon as a machine's Node is gone, a machine of somebody else joins under its name."""
+    owned = {claim.status.provider_id: claim.name for claim in world.all(kinds.NODE_CLAIM) if not claim.is_deleting}
+    nodes = [node for node in world.all(kinds.NODE) if node.spec.provider_id in owned]
+    if not nodes:
+        return
+    old = nodes[which % len(nodes)]
+    with suppress(ApiError):
+        await world.user.delete(kinds.NODE_CLAIM, owned[old.spec.provider_id])
+    body: Json = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": old.name, "labels": {labels.HOSTNAME: old.name}},
+        "spec": {"providerID": f"other:///{old.name}", "taints": [_TAINT]},
+    }
+    for _ in range(_NAME_FREE_S):
+        await asyncio.sleep(1.0)
+        with suppress(ApiError):
+            await world.install([body])
+            world.mark("F47")
+            break
+    else:
+        return
+    await asyncio.sleep(for_s)
+    with suppress(ApiError):
+        await world.user.delete(kinds.NODE, old.name)
 
 
 async def flash_claim(world: World, pool: str) -> None:
