@@ -11,7 +11,8 @@ from pykarpenter.core.disruption.explain import explain_node, explain_pool
 from pykarpenter.core.disruption.settings import Memory
 from pykarpenter.core.disruption.stories import node_lines, node_values, pool_lines, pool_values
 from pykarpenter.core.reasons import Why
-from tests.support.fleet import NOON, Fleet, pod
+from pykarpenter.core.repair import RepairPolicy, RepairRules
+from tests.support.fleet import NOON, Fleet, condition, pod
 
 
 def base(**pool) -> Fleet:
@@ -109,3 +110,50 @@ def test_b1_pool_shows_the_budget_that_cannot_be_read():
     fleet.node("a", pods=[pod("x")])
     lines = "\n".join(pool_lines(explain_pool(fleet.world(), fleet.simulation(), "default")))
     assert "unreadable budget, nothing is disrupted: spec.disruption.budgets[0].schedule" in lines
+
+
+def test_node_of_a_static_pool_says_why_it_stays():
+    """The line a user looks for is there for every node."""
+    found = story(situation({"replicas": 1}))
+    assert found.blocker is not None
+    assert found.blocker.why is Why.NOT_DRIFTED
+    assert "  stays: Node is not drifted" in node_lines(found)
+
+
+def test_node_that_could_go_but_is_not_next_says_who_is():
+    """One command at a time: neither silence nor a reason that does not hold."""
+    fleet = base(budgets=["1"])
+    fleet.node("a", pods=[pod("x", cpu=1)])
+    fleet.node("b", pods=[pod("y", cpu=1), pod("z", cpu=1)])
+    later = story(fleet, "b")
+    assert later.blocker is None
+    assert later.next_command is None
+    assert later.ahead is not None
+    assert later.ahead.nodes == ("a",)
+    assert any(line.startswith("  waits its turn, the next pass is Underutilized/") for line in node_lines(later))
+    assert node_values(later)["ahead"]["nodes"] == ["a"]
+    assert story(fleet, "a").ahead is None
+
+
+def test_pool_that_is_not_ready_says_so():
+    """Nothing can be replaced from it, whatever its budgets allow."""
+    fleet = base(ready=False)
+    fleet.node("a", pods=[pod("x")])
+    found = explain_pool(fleet.world(), fleet.simulation(), "default")
+    assert any(line.startswith("  not ready, so nothing is launched") for line in pool_lines(found))
+    assert pool_values(found)["notReady"]
+    fleet.pool(budgets=[])
+    found = explain_pool(fleet.world(), fleet.simulation(), "default")
+    assert not pool_values(found)["notReady"]
+    assert "  budget: none: an empty list sets no limit" in pool_lines(found)
+
+
+def test_fault_that_is_still_tolerated_is_named_with_its_end():
+    """Healthy and not yet due are different answers."""
+    policy = RepairPolicy("Bad", "True", "", 600.0, None, 10, "ReplaceNode")
+    gates = {"repair": RepairRules([policy]), "node_repair": True}
+    fleet = situation(node_conditions=[condition("Bad", reason="Disk", since=NOON - 60), condition("Ready")])
+    lines = node_lines(story(fleet, **gates))
+    assert "  repair: Bad/Disk is tolerated, ReplaceNode is not due yet [Healthy]" in lines
+    assert "    until 2026-01-14T12:09:00Z" in lines
+    assert any("repair: No repair is due [Healthy]" in line for line in node_lines(story(situation(), **gates)))

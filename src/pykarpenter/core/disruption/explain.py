@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from pykarpenter.api import labels
+from pykarpenter.api.meta import find_condition
+from pykarpenter.api.nodepool import NodePool
 from pykarpenter.core.budgets import InvalidBudget, budgets_of, is_active, unreadable_budgets
 from pykarpenter.core.disruption import repairs, single_node, staging, static_pools
 from pykarpenter.core.disruption.allowance import Allowances, PoolAllowance, pool_allowance, pool_nodes
@@ -54,6 +56,8 @@ class NodeStory:
     findings: tuple[Finding, ...] = ()
     # The command of the next pass that this machine is part of.
     next_command: Command | None = None
+    # What the next pass does instead, when this machine could go but is not part of it.
+    ahead: Command | None = None
 
     @property
     def blocker(self) -> Blocker | None:
@@ -63,8 +67,9 @@ class NodeStory:
         """
         beside = (Why.NOT_DRIFTED, Why.HEALTHY, Why.STATIC_POOL, Why.NOT_EMPTY)
         own = [f.blocker for f in self.findings if f.blocker is not None and f.blocker.why not in beside]
-        any_command = any(finding.command is not None for finding in self.findings)
-        return None if any_command or not own else own[0]
+        if any(finding.command is not None for finding in self.findings):
+            return None
+        return own[0] if own else self.findings[-1].blocker if self.findings else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class PoolStory:
     budgets: tuple[str, ...]
     problems: tuple[str, ...]
     hold: Blocker | None
+    # Why the pool launches nothing, replacements included; empty when it does.
+    not_ready: str = ""
     # How many machines each reason keeps, most first.
     blocked: tuple[tuple[str, int], ...] = ()
     commands: tuple[Command, ...] = field(default_factory=tuple)
@@ -86,6 +93,9 @@ class PoolStory:
 def explain_node(world: World, simulation: Simulation, view: NodeView) -> NodeStory:
     pods, cost = world.reschedulable(view)
     plan = decide(world, simulation)
+    findings = tuple(_findings(world, simulation, view))
+    mine = next((c for c in plan.commands if view.name in c.nodes), None)
+    could_go = mine is None and any(finding.command is not None for finding in findings)
     return NodeStory(
         node=view.name,
         claim=view.claim.name if view.claim is not None else "",
@@ -96,8 +106,9 @@ def explain_node(world: World, simulation: Simulation, view: NodeView) -> NodeSt
         price=world.price(view),
         pods=tuple(pod.key for pod in pods),
         reschedule_cost=cost,
-        findings=tuple(_findings(world, simulation, view)),
-        next_command=next((c for c in plan.commands if view.name in c.nodes), None),
+        findings=findings,
+        next_command=mine,
+        ahead=next(iter(plan.commands), None) if could_go else None,
     )
 
 
@@ -228,9 +239,19 @@ def explain_pool(world: World, simulation: Simulation, name: str) -> PoolStory:
         budgets=tuple(_budget_lines(world, name)),
         problems=tuple(f"{error.path}: {error.problem}" for error in unreadable_budgets(pool, world.now)),
         hold=hold_blocker(world, name),
+        not_ready=_not_ready(pool),
         blocked=tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
         commands=tuple(mine),
     )
+
+
+def _not_ready(pool: NodePool) -> str:
+    if pool.is_deleting:
+        return "the pool is being deleted"
+    ready = find_condition(pool.status.conditions, "Ready")
+    if ready is not None and ready.status == "True":
+        return ""
+    return (ready.message or ready.reason if ready is not None else "") or "the pool has no condition Ready yet"
 
 
 def _budget_lines(world: World, name: str) -> list[str]:
@@ -243,7 +264,7 @@ def _budget_lines(world: World, name: str) -> list[str]:
         window = f"{budget.schedule} for {budget.duration}" if budget.schedule else "always"
         reasons = ", ".join(budget.reasons or []) or "every reason"
         lines.append(f'nodes "{budget.nodes}" for {reasons}, {window} ({state})')
-    return lines
+    return lines or ["none: an empty list sets no limit"]
 
 
 def money(price: float | None) -> str:

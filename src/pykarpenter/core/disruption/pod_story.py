@@ -11,7 +11,14 @@ from pykarpenter.core.disruption.blockers import Blocker
 from pykarpenter.core.disruption.candidates import World
 from pykarpenter.core.disruption.costs import eviction_cost
 from pykarpenter.core.disruption.stories import blocker_details, blocker_values
-from pykarpenter.core.draining import do_not_disrupt, is_daemon, is_mirror, is_reschedulable, matching_budgets
+from pykarpenter.core.draining import (
+    do_not_disrupt,
+    is_daemon,
+    is_mirror,
+    is_reschedulable,
+    is_returning,
+    matching_budgets,
+)
 from pykarpenter.core.plans import LaunchPlan
 from pykarpenter.core.reasons import Refusal
 
@@ -48,6 +55,8 @@ def _running(world: World, pod: Pod, node: str) -> PodStory:
     note = ""
     if state.value and not state.protects(world.settings.protect_unparsable):
         note = f'karpenter.sh/do-not-disrupt: "{state.value}" protects nothing ({state.form})'
+    elif is_returning(pod):
+        note = "it has ended and its StatefulSet makes it anew, so room is planned for it"
     elif is_daemon(pod) or is_mirror(pod):
         note = "the pod belongs to its node and needs no room elsewhere"
     return PodStory(

@@ -29,7 +29,7 @@ from pykarpenter.core.disruption.simulation import Simulation, SimulationError
 from pykarpenter.core.disruption.staging import stage, staged_command
 from pykarpenter.core.disruption.static_pools import TypesUnknown, choose, is_scaling_down, static_command
 from pykarpenter.core.reasons import Why
-from pykarpenter.core.repair import REBOOT, Repair
+from pykarpenter.core.repair import REBOOT, Repair, RepairRules
 from pykarpenter.core.snapshot import NodeView
 
 BREAKER_PERCENT = 20
@@ -104,7 +104,7 @@ def examine(world: World, view: NodeView) -> Broken | Blocker | None:
         return None
     repair = rules.resolve(view.node, view.claim, world.now)
     if repair is None:
-        return Blocker(Why.HEALTHY, "no repair is due")
+        return _tolerated(rules, view)
     judged = world.judge(view, DisruptionClass.REPAIR)
     if judged is None or isinstance(judged, Blocker):
         return judged
@@ -118,6 +118,16 @@ def examine(world: World, view: NodeView) -> Broken | Blocker | None:
         return Blocker(Why.REPAIR_UNBOUNDED, message, objects)
     bound = repair.bound_s if own is None or repair.bound_s is None else min(repair.bound_s, own)
     return Broken(judged, repair, bound)
+
+
+def _tolerated(rules: RepairRules, view: NodeView) -> Blocker:
+    """Nothing is wrong, or not for long enough: then what it is and when it is due."""
+    matches = rules.matches(view.node, view.claim) if view.node is not None else ()
+    if not matches:
+        return Blocker(Why.HEALTHY, "no repair is due")
+    first = min(matches, key=lambda match: (match.eligible_from, match.condition))
+    message = f"{first.condition}/{first.reason} is tolerated, {first.policy.action} is not due yet"
+    return Blocker(Why.HEALTHY, message, until=first.eligible_from)
 
 
 def _grace_period(candidate: Candidate) -> float | None:

@@ -21,6 +21,8 @@ def node_lines(story: NodeStory) -> list[str]:
         lines.append(f"  next pass: {story.next_command.text()}")
     elif story.blocker is not None:
         lines.append(f"  stays: {story.blocker.text()}")
+    elif story.ahead is not None:
+        lines.append(f"  waits its turn, the next pass is {story.ahead.text()}")
     for finding in story.findings:
         if finding.command is not None:
             lines.extend(_command_lines(finding, finding.command))
@@ -67,6 +69,8 @@ def pool_lines(story: PoolStory) -> list[str]:
         lines.append(f"  {allowance.reason}: {state}")
     lines.extend(f"  budget: {text}" for text in story.budgets)
     lines.extend(f"  unreadable budget, nothing is disrupted: {text}" for text in story.problems)
+    if story.not_ready:
+        lines.append(f"  not ready, so nothing is launched, replacements included: {story.not_ready}")
     if story.hold is not None:
         lines.append(f"  on hold: {story.hold.text()}")
     lines.extend(f"  {count} node(s) stay: {why}" for why, count in story.blocked)
@@ -123,6 +127,7 @@ def node_values(story: NodeStory) -> dict[str, Any]:
         "rescheduleCost": story.reschedule_cost,
         "blocker": blocker_values(story.blocker),
         "nextCommand": command_values(story.next_command),
+        "ahead": command_values(story.ahead),
         "methods": [
             {
                 "method": str(finding.method),
@@ -150,6 +155,7 @@ def pool_values(story: PoolStory) -> dict[str, Any]:
         ],
         "budgets": list(story.budgets),
         "problems": list(story.problems),
+        "notReady": story.not_ready,
         "hold": blocker_values(story.hold),
         "blocked": [{"why": why, "nodes": count} for why, count in story.blocked],
         "nextCommands": [command_values(command) for command in story.commands],
