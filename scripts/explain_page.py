@@ -32,7 +32,9 @@ they are get an answer too.
 A snapshot holds no environment values, arguments, commands or probes, and of annotations, also in templates, only
 those that a decision reads. Secrets and ConfigMaps are never asked for.
 
-The line after `stays:` is the reason to act on; below it each method says what it found. Ten situations:
+The line after `stays:` is the reason to act on; below it each method says what it found. A node that could go while
+another is taken first says `waits its turn`, one that goes next `next pass`. A pool that is not Ready, and so launches
+no replacements, says why. Ten situations:
 """
 
 

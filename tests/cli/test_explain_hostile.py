@@ -256,6 +256,28 @@ def test_recording_that_is_damaged_is_refused_with_the_part_and_its_value(
     assert problem in asked.output
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("metadata.creationTimestamp", "yesterday"),
+        ("metadata.deletionTimestamp", "2026-13-01T00:00:00Z"),
+        ("status.conditions[0].lastTransitionTime", "noon"),
+    ],
+)
+def test_time_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path, place: str, value: str) -> None:
+    """An API server would not have let it in; a hand that edits a file may have written it."""
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": None}
+    body: dict[str, Any] = {"metadata": {"name": "n", "creationTimestamp": None}, "status": {"conditions": [condition]}}
+    part: dict[str, Any] = condition if "conditions" in place else body["metadata"]
+    part[place.rpartition(".")[2]] = value
+    listed = {"kind": "List", "apiVersion": "v1", "items": [{"apiVersion": "v1", "kind": "Node", **body}, RECORDING]}
+    (tmp_path / "cluster.json").write_text(json.dumps(listed))
+    asked = CliRunner().invoke(explain, ["node", "n", "-f", str(tmp_path / "cluster.json")])
+    assert isinstance(asked.exception, SystemExit)
+    assert asked.exit_code == 1
+    assert f'{place}: "{value}": expected a time such as 2026-01-14T12:00:00Z' in asked.output
+
+
 @pytest.mark.parametrize("part", [{}, {"time": None, "settings": None, "instanceTypes": None}, {"settings": REPAIR}])
 def test_recording_may_leave_parts_out(tmp_path: Path, part: dict[str, Any]) -> None:
     """A hand-written file needs no more than its objects; without policies there is no repair to speak of."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pykarpenter.api.quantity import InvalidQuantity, parse_quantity
+from pykarpenter.api.timestamps import parse_timestamp
 from pykarpenter.api.validation import Problem
 
 _POD_SPECS: dict[tuple[str, str], tuple[str, ...]] = {
@@ -106,3 +107,28 @@ def quantity_problems(quantities: Any, path: str) -> Iterator[Problem]:
             continue
         if amount < 0:
             yield Problem(f"{path}.{name}", value, "must not be negative")
+
+
+def time_problems(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Times that an API server would not have let in; one that is absent or null is fine."""
+    metadata, status = _mapping(data.get("metadata")), _mapping(data.get("status"))
+    found = [(f"metadata.{name}", metadata.get(name)) for name in ("creationTimestamp", "deletionTimestamp")]
+    found += [(f"status.{name}", status.get(name)) for name in ("startTime", "lastPodEventTime")]
+    conditions = status.get("conditions")
+    for index, item in enumerate(conditions if isinstance(conditions, list) else ()):
+        found.append((f"status.conditions[{index}].lastTransitionTime", _mapping(item).get("lastTransitionTime")))
+    for path, value in found:
+        if value and not _is_time(value):
+            yield Problem(path, value, "expected a time such as 2026-01-14T12:00:00Z")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        parse_timestamp(value)
+    except (ValueError, TypeError):
+        return False
+    return True

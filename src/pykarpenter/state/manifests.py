@@ -23,7 +23,7 @@ from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import PodTemplateSpec
 from pykarpenter.api.storage import PersistentVolumeClaim, StorageClass
 from pykarpenter.api.validation import errors, validate_node_overlay, validate_node_pool
-from pykarpenter.api.workload_problems import has_pods, quantity_problems, workload_problems
+from pykarpenter.api.workload_problems import has_pods, quantity_problems, time_problems, workload_problems
 from pykarpenter.api.workloads import PodTemplate
 from pykarpenter.core.buffers import buffer_replicas, virtual_pods
 from pykarpenter.core.instance_types import InstanceType
@@ -119,7 +119,10 @@ class ManifestCluster:
     @staticmethod
     def _check(document: Document) -> None:
         spec = document.data.get("spec")
-        problems = list(workload_problems(document.group, document.kind, document.data))
+        problems = [
+            *workload_problems(document.group, document.kind, document.data),
+            *time_problems(document.data),
+        ]
         if not has_pods(document.group, document.kind) and isinstance(spec, dict):
             problems += quantity_problems(spec.get("limits"), "spec.limits")
         status = document.data.get("status")
