@@ -174,15 +174,16 @@ def _moves(result: Result) -> str:
 
 
 def _settled(result: Result) -> str:
-    """The same after the first hour, when a fleet has settled: whether every move has paid for itself by the end."""
+    """The same after the first hour, when a fleet has settled."""
     begin = result.started_at + FIRST_HOUR_S
     end = result.started_at + result.summary.duration_s
     late = [move for move in result.moves if move.at >= begin]
     if not late:
         return "nothing was moved to save money"
-    open_ = [move for move in late if move.paid_back_at > end]
-    verdict = "each paid back" if not open_ else f"{len(open_)} not paid back yet at the end"
-    return f"{len(late)} times {sum(move.pods for move in late)} pods, {verdict}"
+    slowest = max((move.paid_back_at - move.at) / 3600 for move in late)
+    ahead = sum(move.paid_back_at > end for move in late)
+    told = f"{len(late)} times {sum(move.pods for move in late)} pods, each paid back within {slowest:.1f} h"
+    return f"{told}, {ahead} of them only after the end" if ahead else told
 
 
 def _text(result: Result, output: Path | None) -> str:

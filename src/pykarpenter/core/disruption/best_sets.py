@@ -28,8 +28,9 @@ from pykarpenter.core.packing.fleet_view import FleetView, Movable
 from pykarpenter.core.packing.lower_bound import HAS_SOLVER
 from pykarpenter.core.reasons import Why
 
-# Sets that the full simulation looks at, the most promising first.
+# Sets that the full simulation looks at, the most promising first, and sets looked at before it is asked.
 VERIFIED = 12
+LOOKED_AT = 48
 # New machines that one set may need where more than one is allowed.
 MOST_REPLACEMENTS = 5
 _GAIN = 1e-9
@@ -101,7 +102,7 @@ def search(
     if first is not None and _risked(moves, view, first.nodes) >= best > 0:
         found.first_would_stray, best = True, 0.0
     scales = Scales(world)
-    for move in moves.run(effort or Effort(), should_stop):
+    for move in moves.run(effort or Effort(), should_stop)[:LOOKED_AT]:
         # What is left promises less than what is held already.
         if should_stop() or found.considered >= VERIFIED or move.net <= best + _GAIN:
             break
