@@ -30,6 +30,7 @@ WRONG_ONCE = {
     1431: "a limit and a type of which one offering is too large",
     1692: "a capacity type that only the last offering decides",
     2326: "a limit and a type of which one offering is too large",
+    3451: "a spread of pods that met different required terms",
     3815: "a node filter over a label whose value is not chosen yet",
     3996: "a limit and an offering smaller than its type",
     4115: "three equal zones of which only the middle one will do",

@@ -161,7 +161,7 @@ _NARROWED_AT_EMISSION = (keys.CAPACITY_TYPE, keys.INSTANCE_TYPE)
 
 def _narrowed_labels(claim: PlannedClaim, pool: NodePool, pods: list[Pod], chosen: Labels) -> Labels:
     """The keys about which the claim's requirements said something while it was packed, with all values still open."""
-    asked = {e.key for e in pool.spec.template.spec.requirements} | {k for pod in pods for k in asked_keys(pod)}
+    asked = {e.key for e in pool.spec.template.spec.requirements} | {k for pod in pods for k in asked_keys(pod, chosen)}
     asked = {keys.DEFAULT_RULES.normalise(key) for key in asked}
     labels = {keys.DEFAULT_RULES.normalise(k): {v} for k, v in pool.spec.template.metadata.labels.items()}
     found: Labels = {keys.HOSTNAME: chosen[keys.HOSTNAME], keys.NODEPOOL: {pool.name}, **labels}
@@ -173,14 +173,15 @@ def _narrowed_labels(claim: PlannedClaim, pool: NodePool, pods: list[Pod], chose
     return found
 
 
-def asked_keys(pod: Pod) -> set[str]:
-    """Keys that a pod's own rules narrow on the machine it goes to, preferences included."""
+def asked_keys(pod: Pod, values: Labels) -> set[str]:
+    """Keys that a pod's rules narrow on a machine with these labels: of its terms only those that hold there."""
     found = set(pod.spec.node_selector) | {c.topology_key for c in pod.spec.topology_spread_constraints}
     affinity = pod.spec.affinity
     node = affinity.node_affinity if affinity else None
     terms = list(node.required.node_selector_terms) if node and node.required else []
     terms += [item.preference for item in node.preferred] if node else []
-    found |= {e.key for term in terms for e in term.match_expressions}
+    held = [term for term in terms if all(allows(e, values) for e in term.match_expressions)]
+    found |= {e.key for term in held for e in term.match_expressions}
     for part in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
         if part is not None:
             found |= {t.topology_key for t in (*part.required, *(w.pod_affinity_term for w in part.preferred))}
