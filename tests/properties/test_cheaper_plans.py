@@ -9,7 +9,8 @@ from pykarpenter.core.plans import LaunchPlan
 from tests.reference.generator import generate
 from tests.reference.validator import validate
 
-SEEDS = list(range(100, 190))
+# In 38 every planned machine is given up when it is written down, for want of minimum values.
+SEEDS = [38, *range(100, 190)]
 
 
 def placed(plan: LaunchPlan) -> set[str]:

@@ -19,12 +19,16 @@ _VERY_LARGE_FROM_PODS = 50_000
 _COLUMNS_UP_TO_CLASSES = 120
 # So few that column generation takes milliseconds.
 _FEW_CLASSES = 6
-# Fewer pods than that, or fewer of each class, are covered in milliseconds or not at all.
-_FEW_PODS = 50
+# A single pod has the cheapest machine that holds it. Up to a few pods, a look at a few machines takes milliseconds.
+_ONE_POD = 1
+_FEW_PODS = 100
+# Fewer pods than that, or fewer of each class, have no filling that is worth repeating.
+_MANY_PODS = 50
 _REPEATS = 4
 _GREEDY_UP_TO_CLASSES = 60
 _GREEDY_UP_TO_CLASSES_OF_MANY_PODS = 200
 _GREEDY_UP_TO_MACHINES = 64
+_GREEDY_UP_TO_MACHINES_FOR_FEW_PODS = 16
 # With more classes than that even the most effort stays with what takes seconds.
 _THOROUGH_UP_TO_CLASSES = 1200
 
@@ -42,12 +46,16 @@ def portfolio(
     pods = int(problem.demand.sum())
     large = pods >= _LARGE_FROM_PODS
     # A filling that can be repeated is worth looking for.
-    repeats = pods >= max(_FEW_PODS, _REPEATS * problem.classes)
+    repeats = pods >= max(_MANY_PODS, _REPEATS * problem.classes)
     greedy_up_to = _GREEDY_UP_TO_CLASSES_OF_MANY_PODS if large else _GREEDY_UP_TO_CLASSES
-    if (problem.classes <= greedy_up_to and repeats) or (problem.classes <= _THOROUGH_UP_TO_CLASSES and thorough):
+    few_pods = _ONE_POD < pods <= _FEW_PODS
+    if (problem.classes <= greedy_up_to and (repeats or few_pods)) or (
+        problem.classes <= _THOROUGH_UP_TO_CLASSES and thorough
+    ):
         machines = relaxation.machines
-        if len(machines) > _GREEDY_UP_TO_MACHINES:
-            machines = relaxation.short_list(relaxed, _GREEDY_UP_TO_MACHINES // 2)
+        most = _GREEDY_UP_TO_MACHINES if repeats or thorough else _GREEDY_UP_TO_MACHINES_FOR_FEW_PODS
+        if len(machines) > most:
+            machines = relaxation.short_list(relaxed, most // 2)
         yield enough, _greedy(problem, value, machines)
     few = problem.classes <= _FEW_CLASSES and repeats
     if problem.classes <= _COLUMNS_UP_TO_CLASSES and (thorough or large or few):

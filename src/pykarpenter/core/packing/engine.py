@@ -353,9 +353,12 @@ class Decision:
             table = cheaper_claims(kernel, self._settings.effort, self._should_stop) or table
         claims, dropped = emission.emit(table, kernel.kinds.kinds)
         unschedulable = dict(batch.refused)
+        given_up: Counter[int] = Counter()
         for position in dropped:
             refusal = Refusal(Why.MIN_VALUES, MIN_VALUES_UNMET)
             unschedulable.update((key, refusal) for key in pod_keys(table, position))
+            for share in table.shares[position]:
+                given_up[share.members.index] += share.count
         deferred: dict[str, Refusal] = {}
         idle = idle_pools(self._snapshot, self._settings)
         explainer = Explainer(kernel, self._settings, self._supply.empty_pools, idle)
@@ -379,7 +382,7 @@ class Decision:
             ignored=batch.ignored,
             empty_pools=self._supply.empty_pools,
             price_per_hour=_total_price(claims),
-            lower_bound=lower_bound(kernel, batch.classes) if self._settings.effort != "off" else None,
+            lower_bound=lower_bound(kernel, batch.classes, given_up) if self._settings.effort != "off" else None,
         )
 
     @staticmethod

@@ -103,6 +103,10 @@ class KindTable:
             return None
         return kind if pinned == kind.requirements_id else self._kind(kind.template, pinned, kind.allowed_id)
 
+    def unrestricted(self, kind: Kind) -> Kind:
+        """The kind with all rows that its requirements admit."""
+        return kind if kind.allowed_id == 0 else self._kind(kind.template, kind.requirements_id, 0)
+
     def narrow(self, kind: Kind, requirements: Requirements) -> Kind:
         """The same machine with other requirements, for minimum values that were relaxed."""
         return self._kind(kind.template, self.sets.intern(requirements), kind.allowed_id)

@@ -7,6 +7,7 @@ a time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 
 import numpy as np
@@ -22,12 +23,15 @@ from pykarpenter.core.topology.groups import Group, GroupKind
 HAS_SOLVER = find_spec("highspy") is not None
 
 
-def lower_bound(kernel: Kernel, classes: list[PodClass]) -> float | None:
-    """The bound for the placed pods; None when a machine's price is not known, so that no bound is."""
-    placed = [cls for cls in classes if cls.placed]
-    if not placed or not kernel.claims.count:
+def lower_bound(kernel: Kernel, classes: list[PodClass], given_up: Mapping[int, int]) -> float | None:
+    """The bound for the placed pods; None when a machine's price is not known, so that no bound is.
+
+    `given_up` says how many pods of which class lost their place when the plan was written down.
+    """
+    placed = {cls.index: cls.placed - given_up.get(cls.index, 0) for cls in classes}
+    if not any(placed.values()) or not kernel.claims.count:
         return 0.0
-    problem = _problem(kernel, placed)
+    problem = _problem(kernel, [cls for cls in classes if placed[cls.index]], placed)
     if problem is None:
         return None
     free = _free(kernel, problem)
@@ -38,7 +42,7 @@ def lower_bound(kernel: Kernel, classes: list[PodClass]) -> float | None:
     return _one_resource_at_a_time(problem, free)
 
 
-def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
+def _problem(kernel: Kernel, classes: list[PodClass], placed: Mapping[int, int]) -> CoverProblem | None:
     groups = _host_groups(classes)
     width = kernel.columns.width
     capacity, price, owner = [], [], []
@@ -74,7 +78,7 @@ def _problem(kernel: Kernel, classes: list[PodClass]) -> CoverProblem | None:
             merged[key] = known = [len(rows), 0]
             rows.append(row)
             masks.append(mask)
-        known[1] += cls.placed
+        known[1] += placed[cls.index]
     demand = np.zeros(len(rows), np.int64)
     for index, number in merged.values():
         demand[index] = number

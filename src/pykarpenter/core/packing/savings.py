@@ -14,6 +14,7 @@ import numpy as np
 from pykarpenter.core.cover.exact import exact_cover, is_small
 from pykarpenter.core.cover.problem import Bundle, CoverProblem
 from pykarpenter.core.packing.claims import ClaimTable, Share
+from pykarpenter.core.packing.emptying import Emptying
 from pykarpenter.core.packing.kernel import Kernel
 from pykarpenter.core.packing.kinds import Kind
 from pykarpenter.core.packing.lower_bound import HAS_SOLVER
@@ -24,6 +25,8 @@ _GAIN = 1e-9
 # What later pods leave unused of a machine, in pods as they are in the batch: on average half of one does not fit. So
 # two plans of nearly the same price are not equally good, and the one with fewer machines is cheaper in the end.
 _LOST_PODS = 0.5
+# Machines are emptied one by one only where there are so few lots of equal pods on them.
+_FEW_LOTS = {"normal": 200, "thorough": 4000}
 
 
 def cheaper_claims(kernel: Kernel, effort: str, should_stop: Callable[[], bool]) -> ClaimTable | None:
@@ -86,8 +89,21 @@ def _covers(
         return
     sizing = Sizing(shop)
     best = _cheapest_cover(problem, sizing, effort, today, should_stop)
+    starts = [[Bundle(-1, np.array(list(pods)), np.array(list(pods.values()))) for pods in shop.holdings]]
     if best is not None:
-        yield from (sizing.fewer(best, lost)[0], sizing.fewer(best)[0], best)
+        starts += [sizing.fewer(best, lost)[0], sizing.fewer(best)[0], best]
+        yield from starts[1:]
+    yield from _emptied(shop, sizing, effort, starts)
+
+
+def _emptied(shop: Workshop, sizing: Sizing, effort: str, starts: list[list[Bundle]]) -> Iterator[list[Bundle]]:
+    """Covers, and the plan as it is, with machines emptied into the others, where they are few."""
+    for start in starts:
+        if sum(len(bundle.classes) * bundle.times for bundle in start) > _FEW_LOTS[effort]:
+            continue
+        sized, _ = sizing.right_sized(start)
+        if all(bundle.machine >= 0 for bundle in sized):
+            yield Emptying(shop, sizing, sized).run()[0]
 
 
 def _cheapest_cover(

@@ -1,8 +1,9 @@
 """What cost search may move: runs of equal pods on planned machines that only room and rules over hostnames bind.
 
-A unit keeps the machine kind it was planned for. It may go to any machine whose kind is at least as narrow, so no
-requirement is widened; a pod that counts in a rule over zones stays in its domain, so no count changes. Machines
-with host ports, volumes, devices, reservations, minimum values or hostname affinity are left as they were planned.
+A unit keeps the machine kind it was planned for, apart from types left out for the sake of limits: whoever plans anew
+charges the limits anew. It may go to any machine whose kind is at least as narrow, so no requirement is widened; a pod
+that counts in a rule over zones stays in its domain, so no count changes. Machines with host ports, volumes, devices,
+reservations, minimum values or hostname affinity are left as they were planned.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pykarpenter.core.topology.groups import Group, GroupKind
 class Unit:
     """Pods that cost search cannot tell apart."""
 
+    index: int
     vector: Ints
     home: Kind
     # Rules over hostnames in which each of the pods takes one place.
@@ -39,8 +41,9 @@ class Workshop:
 
     template: Template
     units: list[Unit]
-    # Claims whose pods are all in the units.
+    # Claims whose pods are all in the units, and how many pods of which units each holds.
     positions: list[int]
+    holdings: list[dict[int, int]]
     kinds: list[Kind]
     requests: Ints
     demand: Ints
@@ -101,23 +104,27 @@ def _workshop(kernel: Kernel, template: Template) -> Workshop | None:
     rules = HostRules()
     units: dict[tuple[bytes, int, tuple[int, ...], frozenset[str]], Unit] = {}
     positions: list[int] = []
+    holdings: list[dict[int, int]] = []
     places: dict[int, tuple[int, ...] | None] = {}
     for position in range(kernel.claims.count):
         kind = kernel.kinds.kinds[int(kernel.claims.kinds[position])]
         if kind.template is not template or not _movable(kernel, position, kind, rules, places):
             continue
         positions.append(position)
+        holdings.append({})
+        kind = kernel.kinds.unrestricted(kind)
         for share in kernel.claims.shares[position]:
             taken = places[share.members.index] or ()
             zonal = _zonal_keys(share.members)
             home = kind if zonal else _own_kind(kernel, share.members, kind)
             key = (share.members.vector.tobytes(), home.index, taken, zonal)
-            unit = units.setdefault(key, Unit(share.members.vector, home, taken, zonal))
+            unit = units.setdefault(key, Unit(len(units), share.members.vector, home, taken, zonal))
             unit.shares.append(share)
             unit.pods += share.count
+            holdings[-1][unit.index] = holdings[-1].get(unit.index, 0) + share.count
     if not positions:
         return None
-    return _arrays(kernel, template, list(units.values()), positions, rules)
+    return _arrays(kernel, template, list(units.values()), positions, holdings, rules)
 
 
 def _movable(
@@ -161,7 +168,12 @@ def _zonal_keys(cls: PodClass) -> frozenset[str]:
 
 
 def _arrays(
-    kernel: Kernel, template: Template, units: list[Unit], positions: list[int], rules: HostRules
+    kernel: Kernel,
+    template: Template,
+    units: list[Unit],
+    positions: list[int],
+    holdings: list[dict[int, int]],
+    rules: HostRules,
 ) -> Workshop | None:
     kinds = list({unit.home.index: unit.home for unit in units}.values())
     width, limits = kernel.columns.width, np.array(rules.limits, dtype=np.int64)
@@ -185,6 +197,7 @@ def _arrays(
         template=template,
         units=units,
         positions=positions,
+        holdings=holdings,
         kinds=kinds,
         requests=requests,
         demand=np.array([unit.pods for unit in units], dtype=np.int64),
