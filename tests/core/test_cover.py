@@ -135,3 +135,10 @@ def test_a_pod_that_no_machine_holds_has_no_exact_cover():
         np.array([[9, 1]]), np.array([1]), np.array([[2, 2]]), np.array([0.1]), np.ones((1, 1), bool)
     )
     assert exact_cover(problem) is None
+
+
+def test_a_large_batch_is_no_small_demand_however_many_mixes_it_has():
+    """The number of mixes of a thousand classes is beyond any number type; that must neither warn nor wrap."""
+    many = np.ones((2000, 1), dtype=np.int64)
+    problem = CoverProblem(many, np.full(2000, 9), np.array([[4]]), np.array([1.0]), np.ones((2000, 1), dtype=bool))
+    assert not is_small(problem)

@@ -16,7 +16,8 @@ MOST_MIXES = 500
 
 
 def is_small(problem: CoverProblem) -> bool:
-    return bool(np.prod(problem.demand.astype(np.float64) + 1) <= MOST_MIXES)
+    # By logarithms: the number of mixes of a large batch is beyond any number type.
+    return bool(np.log1p(problem.demand).sum() <= np.log(MOST_MIXES) + 1e-9)
 
 
 def exact_cover(problem: CoverProblem, per_machine: float = 0.0) -> list[Bundle] | None:
