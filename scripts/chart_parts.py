@@ -41,6 +41,7 @@ def sections() -> Iterator[Section]:
     for gate in ALL_GATES:
         if gate.name in GATES:
             yield f".Values.settings.featureGates.{gate.name[0].lower()}{gate.name[1:]}", GATES[gate.name]
+    yield ".Values.settings.nominatePods", SETTINGS["nominate-pods"]
     yield ".Values.settings.schedulerConfig", SETTINGS["scheduler-config"]
     yield "not .Values.settings.ignoreDRARequests", SETTINGS["ignore-dra-requests"]
     for name in provider_names():

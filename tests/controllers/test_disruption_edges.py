@@ -444,7 +444,7 @@ class _CostWrites(Middleware):
         self.sent = 0
 
     async def before(self, request: Request) -> None:
-        if request.verb == "patch" and request.kind is kinds.POD:
+        if request.verb == "patch" and request.kind is kinds.POD and not request.subresource:
             self.sent += 1
             if self.answers:
                 raise self.answers.pop(0)

@@ -67,6 +67,7 @@ class World:
         self._process: asyncio.Task[None] | None = None
         self._starts = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._scheduling: asyncio.Task[None] | None = None
 
     async def begin(self, *, operator: bool = True) -> None:
         for manifest in crds.crds():
@@ -77,7 +78,9 @@ class World:
         scheduler = Scheduler(controlplane, views, self.clock)
         workloads = Workloads(controlplane, views, self.clock)
         kubelets = Kubelets(controlplane, self.clock, KubeletOptions(lease_interval_s=None))
-        for part in (views.run(), scheduler.run(), workloads.run(), kubelets.run()):
+        self._scheduling = asyncio.create_task(scheduler.run())
+        self._tasks.append(self._scheduling)
+        for part in (views.run(), workloads.run(), kubelets.run()):
             self._tasks.append(asyncio.create_task(part))
         if operator:
             self.start_operator()
@@ -108,6 +111,12 @@ class World:
         self._process.cancel()
         await asyncio.gather(self._process, return_exceptions=True)
         self.operator_api.middleware.pop(0)
+
+    async def stop_scheduler(self) -> None:
+        """Nobody binds pods any more, or says why not."""
+        assert self._scheduling is not None
+        self._scheduling.cancel()
+        await asyncio.gather(self._scheduling, return_exceptions=True)
 
     async def end(self) -> None:
         tasks = [*self._tasks, *([self._process] if self._process is not None else [])]

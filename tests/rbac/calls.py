@@ -35,6 +35,7 @@ PARTS = {
     "controllers/buffers.py": "gate CapacityBuffer",
     "controllers/overlays.py": "gate NodeOverlay",
     "controllers/disruption/pod_costs.py": "gate PodDeletionCostManagement",
+    "controllers/nodeclaim/nomination.py": "setting nominate-pods",
     "providers/kwok/kubelet": "kubelets",
     "providers/kwok/publish": "drivers",
     "providers/kwok": "provider kwok",

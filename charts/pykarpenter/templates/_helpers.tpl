@@ -143,6 +143,8 @@ annotations:
   value: {{ .evictionPrice | quote }}
 - name: PROTECT_UNPARSABLE_DO_NOT_DISRUPT
   value: {{ .protectUnparsableDoNotDisrupt | quote }}
+- name: NOMINATE_PODS
+  value: {{ .nominatePods | quote }}
 - name: DRY_RUN
   value: {{ .dryRun | quote }}
 {{- if eq $.Values.provider "kwok" }}

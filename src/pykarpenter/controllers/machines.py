@@ -14,6 +14,7 @@ from pykarpenter.controllers.nodeclaim.garbage import GarbageCollection
 from pykarpenter.controllers.nodeclaim.hydration import ClaimHydration, NodeHydration
 from pykarpenter.controllers.nodeclaim.interruption import Interruptions
 from pykarpenter.controllers.nodeclaim.lifecycle import NodeClaimLifecycle
+from pykarpenter.controllers.nodeclaim.nomination import PodNominations
 from pykarpenter.controllers.nodeclaim.podevents import PodEvents
 from pykarpenter.controllers.nodeclaim.reboot import Reboots
 from pykarpenter.controllers.overlays import NodeOverlays
@@ -23,7 +24,7 @@ from pykarpenter.controllers.static.provisioning import StaticProvisioning
 
 def machine_controllers(ctx: Context) -> list[Runnable]:
     """Each works until it is cancelled; they share the eviction queue."""
-    evictions = EvictionQueue(ctx)
+    evictions, nominations = EvictionQueue(ctx), PodNominations(ctx)
     gated: list[Runnable] = []
     if ctx.settings.feature_gates.node_repair and ctx.settings.legacy_node_repair:
         gated.append(LegacyRepair(ctx))
@@ -32,7 +33,8 @@ def machine_controllers(ctx: Context) -> list[Runnable]:
     if ctx.settings.feature_gates.static_capacity:
         gated += [StaticProvisioning(ctx), StaticDeprovisioning(ctx)]
     return [
-        NodeClaimLifecycle(ctx),
+        NodeClaimLifecycle(ctx, nominations),
+        nominations,
         NodeTermination(ctx, evictions),
         evictions,
         Reboots(ctx, evictions),

@@ -60,8 +60,9 @@ GATES: Mapping[str, tuple[Permission, ...]] = {
     "PodDeletionCostManagement": (Permission("", "pods", ("patch",)),),
 }
 
-# By setting, when it is not at its default.
+# By setting, while it asks for more than the rest of the program.
 SETTINGS: Mapping[str, tuple[Permission, ...]] = {
+    "nominate-pods": (Permission("", "pods/status", ("patch",)),),
     "scheduler-config": (
         Permission("", "services", WATCH),
         Permission("", "replicationcontrollers", WATCH),
@@ -83,6 +84,8 @@ def needed_permissions(settings: Settings, provider: Iterable[Permission]) -> li
     needed = [replace(item, names=lease) if item.names == (LEASE_NAME,) else item for item in CORE]
     for gate in settings.feature_gates.enabled():
         needed.extend(GATES.get(gate, ()))
+    if settings.nominate_pods:
+        needed.extend(SETTINGS["nominate-pods"])
     if settings.scheduler_config:
         needed.extend(SETTINGS["scheduler-config"])
     if not settings.ignore_dra_requests:

@@ -103,6 +103,11 @@ OWN_SETTINGS: tuple[Setting, ...] = (
         False,
         "protect pods whose do-not-disrupt value cannot be parsed",
     ),
+    _switch(
+        "nominate-pods",
+        True,
+        "open machines together and name each in status.nominatedNodeName of its pods, so that others leave them room",
+    ),
     _switch("dry-run", False, "decide and report everything, do nothing; needs and takes no lease"),
 )
 
@@ -164,6 +169,7 @@ class Settings:
     min_saving: float = 0.0
     eviction_price: float = 0.001
     protect_unparsable_do_not_disrupt: bool = False
+    nominate_pods: bool = True
     dry_run: bool = False
     # The provider's own settings by flag name.
     provider: Mapping[str, Any] = field(default_factory=dict)

@@ -374,6 +374,10 @@ class ClusterState:
         """Keys of the pods that wait for the claim."""
         return sorted(self._arrivals.pods_of(claim))
 
+    def awaited_claims(self) -> list[str]:
+        """Claims that pods wait for, by name."""
+        return self._arrivals.claims()
+
     def unlaunched_claims(self) -> list[str]:
         """Tracked claims without a providerID; while there are any, Karpenter calls its state unsynced."""
         return [claim.name for claim in self._machines.claims() if not is_launched(claim)]

@@ -17,6 +17,7 @@ from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.identity import CLAIMS_BY_PROVIDER_ID, claims_of, is_managed_claim
 from pykarpenter.controllers.nodeclaim.initialization import Initializer
 from pykarpenter.controllers.nodeclaim.launch import Launcher
+from pykarpenter.controllers.nodeclaim.nomination import PodNominations
 from pykarpenter.controllers.nodeclaim.registration import Registrar
 from pykarpenter.controllers.nodeclaim.termination import ClaimTerminator
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
@@ -31,11 +32,11 @@ UNSERVED_S = 5.0
 
 
 class NodeClaimLifecycle:
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, nominations: PodNominations) -> None:
         self._ctx = ctx
         self._writer = ClaimWriter(ctx)
         self._launcher = Launcher(ctx, self._writer)
-        self._registrar = Registrar(ctx, self._writer)
+        self._registrar = Registrar(ctx, self._writer, nominations)
         self._initializer = Initializer(ctx, self._writer)
         self._terminator = ClaimTerminator(ctx, self._writer, self._launcher)
         self._claims = ctx.caches.of(kinds.NODE_CLAIM)

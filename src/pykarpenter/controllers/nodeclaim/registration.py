@@ -19,6 +19,8 @@ from pykarpenter.api.nodes import Node
 from pykarpenter.cloud.provider import HookResult, RegistrationHook
 from pykarpenter.controllers.context import Context
 from pykarpenter.controllers.identity import claim_reference, claims_of, conflicting_owner, nodes_of
+from pykarpenter.controllers.nodeclaim.nomination import PodNominations
+from pykarpenter.controllers.nodeclaim.opening import Opening
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
 from pykarpenter.core.conditions import Finding, shorten
 from pykarpenter.core.lifecycle import IDENTITY_CONFLICT, Fact, NodeSync, Phase, step, sync_node
@@ -36,9 +38,10 @@ class Registration:
 
 
 class Registrar:
-    def __init__(self, ctx: Context, writer: ClaimWriter) -> None:
+    def __init__(self, ctx: Context, writer: ClaimWriter, nominations: PodNominations) -> None:
         self._ctx = ctx
         self._writer = writer
+        self._opening = Opening(ctx, nominations)
         self._log = get_logger(controller="nodeclaim.lifecycle")
 
     async def register(self, claim: NodeClaim) -> Registration:
@@ -74,6 +77,11 @@ class Registrar:
         asked = _own_copy(claim)
         pending = await self._pending_hooks(asked)
         claim = await self._keep_changes(claim, asked)
+        if not pending:
+            current = await self._opening.moment(claim, node)
+            if current is None:
+                return Registration(claim, HOOK_RETRY_S)
+            node = current
         wanted = sync_node(claim, node, complete=not pending)
         if wanted.taint_missing:
             self._warn_taint_missing(claim, node)

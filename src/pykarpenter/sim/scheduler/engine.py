@@ -102,8 +102,8 @@ class Engine:
             self._shapes.move_to_end(key)
         return shape
 
-    def place(self, pod: Pod, shape: Shape) -> str | Refused:
-        """The best node for the pod, or why there is none."""
+    def place(self, pod: Pod, shape: Shape, nominated: str = "") -> str | Refused:
+        """The node nominated for the pod if it passes, else the best one; or why there is none."""
         if not shape.claims and shape.failed_supply == self.table.supply:
             return Refused(shape.failed_message)
         try:
@@ -112,6 +112,8 @@ class Engine:
             return Refused(self._counted([str(error)]))
         if not passing.any():
             return self._refusal(pod, shape)
+        if nominated and passing[self.table.slot_of[nominated]]:
+            return nominated
         return self.table.names[self._best(shape, passing)]
 
     def passing(self, pod: Pod, shape: Shape) -> Bools:

@@ -14,6 +14,12 @@ from pykarpenter.api.pods import Pod
 from pykarpenter.sim.scheduler.shapes import shape_key
 
 
+def group_key(pod: Pod) -> bytes:
+    """Pods of one shape share their fate, unless room is kept for one of them on a node of its own."""
+    nominated = pod.status.nominated_node_name
+    return shape_key(pod) + b"@" + nominated.encode() if nominated else shape_key(pod)
+
+
 @dataclass(slots=True)
 class Group:
     """Waiting pods of one shape, in order of arrival."""
@@ -44,7 +50,7 @@ class PendingPods:
 
     def put(self, pod: Pod) -> None:
         """Enter a pod or its new state; a state that changes nothing for the scheduler keeps its place."""
-        key = shape_key(pod)
+        key = group_key(pod)
         before = self._group_of.get(pod.key)
         if before == key:
             self._groups[key].pods[pod.key] = pod

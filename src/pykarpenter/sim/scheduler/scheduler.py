@@ -28,7 +28,7 @@ from pykarpenter.sim.conditions import with_conditions
 from pykarpenter.sim.scheduler.engine import Engine, Refused
 from pykarpenter.sim.scheduler.pending import Group, PendingPods
 from pykarpenter.sim.scheduler.preemption import NoPreemption, preempt
-from pykarpenter.sim.scheduler.shapes import Shape
+from pykarpenter.sim.scheduler.shapes import Shape, static_view
 from pykarpenter.sim.scheduler.volumes import SELECTED_NODE, VolumesRefused
 from pykarpenter.sim.views import REPLICA_SET, STATEFUL_SET, Views
 
@@ -113,6 +113,7 @@ class Scheduler:
             self.pending.drop(pod.key)
             return
         if pod.key not in self._awaiting_volumes:
+            self._note_nomination(change.old, pod)
             self.pending.put(pod)
             if change.old is None or change.old.spec != pod.spec or change.old.metadata.labels != pod.metadata.labels:
                 self.wake()
@@ -121,14 +122,17 @@ class Scheduler:
         if change.new is None:
             assert change.old is not None
             gone = change.old.name
-            self.engine.remove_node(gone)
             for key, node_name in list(self._nominated.items()):
                 if node_name == gone:
                     self._denominate(key)
+            self.engine.remove_node(gone)
             self.wake()
             return
         before = self.engine.table.supply
+        is_new = change.new.name not in self.engine.table.slot_of
         self.engine.set_node(change.new)
+        if is_new:
+            self._keep_room(change.new.name)
         if self.engine.table.supply != before:
             self.wake()
 
@@ -158,10 +162,14 @@ class Scheduler:
             return
         shape = self.engine.shape_of(pod, self._default_selector)
         self._unghost(pod.key)
-        outcome = self.engine.place(pod, shape)
+        lesser = self._set_aside(pod)
+        nominated = self._nominated.get(pod.key, "")
+        outcome = self.engine.place(pod, shape, nominated if nominated in self.engine.table.slot_of else "")
         if isinstance(outcome, Refused):
             await self._refuse(group, pod, shape, outcome.message)
+            self._put_back(lesser)
             return
+        self._put_back(lesser)
         self.pending.drop(pod.key)
         self.engine.assume(pod, outcome)
         self._nominated.pop(pod.key, None)
@@ -179,8 +187,14 @@ class Scheduler:
         self._publish(pod, "Normal", "Scheduled", f"Successfully assigned {pod.key} to {node_name}")
 
     async def _refuse(self, group: Group, pod: Pod, shape: Shape, message: str) -> None:
+        nominated = self._nominated.get(pod.key, "")
         if not message.startswith("no nodes"):
             message = f"{message} preemption: {await self._preempt(pod, shape)}"
+        if self._is_closed(shape, nominated):
+            self._nominated[pod.key] = nominated
+            self._ghost(pod, nominated)
+        elif pod.status.nominated_node_name and pod.key not in self._nominated:
+            await self._clear_nomination(pod)
         if message != group.told and len(group.pods) <= _TELL_AGAIN_UP_TO:
             group.untold.update(dict.fromkeys(group.pods))
         group.told = message
@@ -307,8 +321,61 @@ class Scheduler:
             for pod in pods
         )
 
+    # Nominations: by preemption here, or by others through the pod's status.
+
+    def _note_nomination(self, old: Pod | None, pod: Pod) -> None:
+        """Keep room where somebody nominated the pod, and give it up when the name was taken back."""
+        named, known = pod.status.nominated_node_name, self._nominated.get(pod.key)
+        if named and named != known:
+            self._denominate(pod.key)
+            self._nominated[pod.key] = named
+            self._ghost(pod, named)
+        elif not named and known is not None and old is not None and old.status.nominated_node_name == known:
+            self._denominate(pod.key)
+            self.wake()
+
+    def _keep_room(self, node_name: str) -> None:
+        """A node came that pods are nominated to already."""
+        for key, nominated in self._nominated.items():
+            pod = self._views.of(kinds.POD).get(key)
+            if nominated == node_name and pod is not None:
+                self._ghost(pod, node_name)
+
+    def _set_aside(self, pod: Pod) -> list[Pod]:
+        """Room kept for lesser pods does not count against this one; answers them, to be put back."""
+        priority, lesser = pod.spec.priority or 0, []
+        for key in self._nominated:
+            other = self._views.of(kinds.POD).get(key)
+            if other is not None and (other.spec.priority or 0) < priority:
+                self.engine.forget(key)
+                lesser.append(other)
+        return lesser
+
+    def _put_back(self, pods: list[Pod]) -> None:
+        for pod in pods:
+            nominated = self._nominated.get(pod.key)
+            if nominated is not None:
+                self._ghost(pod, nominated)
+
+    def _is_closed(self, shape: Shape, node_name: str) -> bool:
+        """Whether taints keep such pods from the node: kube-scheduler hardly tries them before those are gone."""
+        slot = self.engine.table.slot_of.get(node_name)
+        return slot is not None and not static_view(shape, self.engine.table).taints_ok[slot]
+
+    async def _clear_nomination(self, pod: Pod) -> None:
+        """The pod fits nowhere, not even there: whoever nominated it may think again."""
+        patch = {
+            "metadata": {"resourceVersion": pod.metadata.resource_version},
+            "status": {"nominatedNodeName": None},
+        }
+        try:
+            await self._api.patch(kinds.POD, pod.name, patch, pod.namespace, subresource="status")
+        except ApiError:
+            # Changed meanwhile; the next try tells again.
+            return
+
     def _ghost(self, pod: Pod, node_name: str) -> None:
-        """Hold the freed room for the pod that pushed others away."""
+        """Hold the room for the pod that is nominated there."""
         if node_name in self.engine.table.slot_of:
             self.engine.assume(pod, node_name)
 
