@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from contextlib import suppress
@@ -21,6 +22,7 @@ from pykarpenter.sim.demo.story import TIMING, Story, StoryFailed
 from pykarpenter.sim.journal import Journal
 from pykarpenter.sim.process import OperatorProcess
 from pykarpenter.sim.server import ServedCluster
+from pykarpenter.sim.server.kubeconfig import remove_kubeconfig, target_problem
 
 _REFRESH_S = 0.25
 
@@ -32,9 +34,12 @@ _REFRESH_S = 0.25
 @click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig.")
 def command(exit_when_done: bool, seed: int, plain: bool, kubeconfig: Path | None) -> int:
     path = kubeconfig or _default_kubeconfig()
+    if problem := target_problem(path):
+        click.echo(f"--kubeconfig: {path}: {problem}", err=True)
+        return 1
     try:
         return asyncio.run(_demo(path, seed, exit_when_done=exit_when_done, plain=plain or not sys.stdout.isatty()))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return 0
 
 
@@ -45,9 +50,13 @@ def _default_kubeconfig() -> Path:
 
 
 async def _demo(path: Path, seed: int, *, exit_when_done: bool, plain: bool) -> int:
+    # Ended from outside, the demo tidies up as after Ctrl-C.
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     clock = SystemClock()
     options = ClusterOptions(seed=seed, timing=TIMING)
-    async with EmbeddedCluster(clock, options) as cluster, ServedCluster(cluster.store, path):
+    async with EmbeddedCluster(clock, options) as cluster, ServedCluster(cluster.store, path) as served:
         hint = f"kubectl --kubeconfig {path} get pods,nodes,nodeclaims"
         view: View = PlainView(click.echo) if plain else LiveView(f"try in a second terminal: {hint}")
         view.say(f"the cluster is up; try in a second terminal: {hint}")
@@ -67,6 +76,7 @@ async def _demo(path: Path, seed: int, *, exit_when_done: bool, plain: bool) -> 
             view.show(story.chapter, take_picture(cluster))
             view.close()
             await process.stop()
+            remove_kubeconfig(path, served.url)
 
 
 async def _tell(story: Story, view: View) -> int:

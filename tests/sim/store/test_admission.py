@@ -308,3 +308,134 @@ def test_a_stateful_set_may_mount_the_volumes_of_its_claim_templates() -> None:
     with pytest.raises(Invalid) as refused:
         World().create("statefulsets", "db", spec={**spec, "serviceName": "db"})
     assert [field for field, _ in causes(refused)] == ["spec.template.spec.containers[0].volumeMounts[0].name"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "message"),
+    [
+        ({"revisionHistoryLimit": -1}, "spec.revisionHistoryLimit", "greater than or equal to 0"),
+        ({"progressDeadlineSeconds": 0}, "spec.progressDeadlineSeconds", "must be greater than minReadySeconds"),
+        (
+            {"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}},
+            "spec.strategy.rollingUpdate",
+            "may not be specified when strategy `type` is 'Recreate'",
+        ),
+        ({"strategy": {"type": "Other"}}, "spec.strategy", 'supported values: "Recreate", "RollingUpdate"'),
+        (
+            {"strategy": {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "may not be 0 when `maxSurge` is 0",
+        ),
+        ({"strategy": {"rollingUpdate": {"maxSurge": "x%"}}}, "spec.strategy.rollingUpdate.maxSurge", "percent string"),
+        (
+            {"strategy": {"rollingUpdate": {"maxUnavailable": "150%"}}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "must not be greater than 100%",
+        ),
+        (
+            {"selector": {"matchExpressions": [{"key": "app", "operator": "Foo"}]}},
+            "spec.selector.matchExpressions[0].operator",
+            "not a valid selector operator",
+        ),
+    ],
+)
+def test_rollouts_that_cannot_be_are_refused(spec: dict[str, Any], field: str, message: str) -> None:
+    """Each in the words of an API server, an operator that does not exist included."""
+    with pytest.raises(Invalid) as refused:
+        World().create("deployments", "web", spec={**workload_spec(), **spec})
+    found = dict(causes(refused))
+    assert message in found[field]
+
+
+@pytest.mark.parametrize("replicas", [1.0, 1.5, "1", True, 2**31])
+def test_replicas_are_a_whole_number_of_32_bits(replicas: Any) -> None:
+    """1.0 is no integer to an API server either, and would end as a float in our own arithmetic."""
+    with pytest.raises(BadRequest, match=r"spec\.replicas"):
+        World().create("deployments", "web", spec={**workload_spec(), "replicas": replicas})
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"env": [{"value": "x"}]}, "env[0].name"),
+        ({"imagePullPolicy": "Never!"}, "imagePullPolicy"),
+        ({"ports": [{"containerPort": 80, "name": "far-too-long-a-name"}]}, "ports[0].name"),
+        (
+            {"ports": [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80}]},
+            "ports[1].hostPort",
+        ),
+        ({"volumeMounts": [{"name": "v"}]}, "volumeMounts[0].mountPath"),
+        ({"livenessProbe": {"httpGet": {"path": "/"}}}, "livenessProbe.httpGet.port"),
+        ({"readinessProbe": {"periodSeconds": 1}}, "readinessProbe"),
+        ({"startupProbe": {"exec": {}, "periodSeconds": -1}}, "startupProbe.periodSeconds"),
+        ({"lifecycle": {"preStop": {}}}, "lifecycle.preStop"),
+        ({"securityContext": {"runAsUser": -1}}, "securityContext.runAsUser"),
+        ({"restartPolicy": "Sometimes"}, "restartPolicy"),
+        ({"resources": {"limits": {"hugepages-2Mi": "2Mi"}}}, "resources"),
+        ({"resources": {"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}}}, "resources.limits[hugepages-2Mi]"),
+    ],
+)
+def test_containers_that_cannot_run_are_refused(more: dict[str, Any], field: str) -> None:
+    """What the kubelet could not start is refused before it is stored, as by an API server."""
+    fields = [found for found, _ in refusal(containers=[container(**more)], volumes=[{"name": "v", "emptyDir": {}}])]
+    assert f"spec.containers[0].{field}" in fields
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"dnsPolicy": "No"}, "spec.dnsPolicy"),
+        ({"nodeName": "Bad_name"}, "spec.nodeName"),
+        ({"serviceAccountName": "Bad_name"}, "spec.serviceAccountName"),
+        ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds"),
+        ({"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]}, "spec.volumes[0].hostPath"),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {}}]},
+            "spec.volumes[0].persistentVolumeClaim.claimName",
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["a"]}
+                ]
+            },
+            "spec.topologySpreadConstraints[0].matchLabelKeys",
+        ),
+        ({"initContainers": [{"name": "main", "image": "a"}]}, "spec.initContainers[0].name"),
+    ],
+)
+def test_pods_with_a_wrong_field_are_refused_by_its_path(spec: dict[str, Any], field: str) -> None:
+    """Names, policies, volumes and spread that no cluster takes."""
+    assert field in [found for found, _ in refusal(**spec)]
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [(1, "1"), (0.5, "500m"), ("1000m", "1"), ("1024Mi", "1Gi"), ("1.5Gi", "1536Mi"), ("1000", "1k"), ("1e3", "1e3")],
+)
+def test_amounts_are_stored_in_one_form(written: Any, stored: str) -> None:
+    """As an API server stores them: what is read back compares equal however it was written."""
+    pod = admitted(containers=[container(resources={"requests": {"memory": written}})])
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {"memory": stored}
+
+
+@pytest.mark.parametrize(
+    ("plural", "body", "field"),
+    [
+        ("persistentvolumeclaims", {"spec": {"accessModes": ["Often"]}}, "spec.accessModes"),
+        ("persistentvolumeclaims", {"spec": {"resources": {"requests": {"storage": "0"}}}}, "spec.resources[storage]"),
+        ("leases", {"spec": {"leaseDurationSeconds": 0}}, "spec.leaseDurationSeconds"),
+        ("configmaps", {"data": {"a b": "1"}}, "data[a b]"),
+        ("statefulsets", {"spec": {**workload_spec(), "podManagementPolicy": "X"}}, "spec.podManagementPolicy"),
+        (
+            "daemonsets",
+            {"spec": {**workload_spec(), "updateStrategy": {"rollingUpdate": {"maxUnavailable": 0}}}},
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        ),
+    ],
+)
+def test_other_kinds_are_refused_by_the_path_of_what_is_wrong(plural: str, body: dict[str, Any], field: str) -> None:
+    """Storage, leases, maps and the workloads that keep their pods in order."""
+    with pytest.raises(Invalid) as refused:
+        World().create(plural, "x", **body)
+    assert field in [found for found, _ in causes(refused)]

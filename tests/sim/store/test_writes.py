@@ -193,7 +193,7 @@ def test_a_terminating_namespace_takes_nothing_new() -> None:
         ({"name": "Upper"}, "metadata.name"),
         ({"labels": {"a": "not valid!"}}, "metadata.labels"),
         ({"labels": {"bad key": "v"}}, "metadata.labels"),
-        ({"ownerReferences": [{"kind": "Node", "name": "n", "apiVersion": "v1"}]}, "metadata.ownerReferences[0].uid"),
+        ({"ownerReferences": [{"kind": "Node", "name": "n", "apiVersion": "v1"}]}, "metadata.ownerReferences.uid"),
     ],
 )
 def test_bad_metadata_is_refused_with_its_path(metadata: dict[str, object], path: str) -> None:

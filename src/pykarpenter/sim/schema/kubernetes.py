@@ -22,6 +22,7 @@ _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 
 
 @cache
@@ -108,7 +109,10 @@ def without_fields(value: Any, paths: set[str], path: str = "") -> Any:
 
 @cache
 def _type_checker(name: str) -> Any:
-    """A compiled check of types alone; what is required or allowed is each kind's own validation."""
+    """A compiled check of types alone; what is required or allowed is each kind's own validation.
+
+    By the fourth draft, in which 1.0 is no integer: an API server does not read it as one either.
+    """
     import jsonschema_rs
 
     types = {key: _types_only(definition) for key, definition in definitions().items()}
@@ -118,7 +122,7 @@ def _type_checker(name: str) -> Any:
     nested = {"$ref": f"#/definitions/{_EXTENSIONS}.JSONSchemaProps"}
     types[f"{_EXTENSIONS}.JSONSchemaPropsOrArray"] = nested
     types[f"{_EXTENSIONS}.JSONSchemaPropsOrBool"] = {"anyOf": [nested, {"type": "boolean"}]}
-    return jsonschema_rs.validator_for({"$ref": f"#/definitions/{name}", "definitions": types})
+    return jsonschema_rs.Draft4Validator({"$ref": f"#/definitions/{name}", "definitions": types})
 
 
 def _types_only(schema: Schema) -> Schema:
@@ -126,6 +130,8 @@ def _types_only(schema: Schema) -> Schema:
     for key in ("type", "$ref"):
         if key in schema:
             kept[key] = schema[key]
+    if schema.get("type") == "integer" and (bounds := _RANGES.get(schema.get("format", ""))):
+        kept["minimum"], kept["maximum"] = bounds
     if "properties" in schema:
         kept["properties"] = {key: _types_only(below) for key, below in schema["properties"].items()}
     for key in ("items", "additionalProperties"):

@@ -10,9 +10,10 @@ from aiohttp import web
 
 from pykarpenter.kube.contract import PatchType
 from pykarpenter.kube.errors import BadRequest
+from pykarpenter.sim.schema.field_errors import invalid_value, not_supported
 from pykarpenter.sim.server import protobuf
 from pykarpenter.sim.store import DeleteRequest, ListRequest, Resource, Store, WatchRequest, WriteOptions
-from pykarpenter.sim.store.refusals import no_such_resource, unsupported_patch
+from pykarpenter.sim.store.refusals import invalid_options, no_such_resource, unsupported_patch
 
 Json = dict[str, Any]
 # Subresources of a namespace itself; anything else after its name is a kind inside it.
@@ -127,9 +128,10 @@ def write_options(request: web.Request, warnings: list[str]) -> WriteOptions:
     agent = request.headers.get("User-Agent", "").partition("/")[0] or "unknown"
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Ignore", "Warn", "Strict"):
-        raise BadRequest(f"fieldValidation: Unsupported value: {validation!r}: use Ignore, Warn or Strict")
+        choices = ["", "Ignore", "Strict", "Warn"]
+        raise invalid_options(_options_kind(request), not_supported("fieldValidation", validation, choices))
     return WriteOptions(
-        dry_run=_dry_run(query.getall("dryRun", [])),
+        dry_run=_dry_run(_options_kind(request), query.getall("dryRun", [])),
         # An apply must name its manager itself.
         field_manager=query.get("fieldManager") or ("" if request.content_type == PatchType.APPLY else agent),
         force=_is_true(query.get("force", "")),
@@ -138,9 +140,16 @@ def write_options(request: web.Request, warnings: list[str]) -> WriteOptions:
     )
 
 
-def _dry_run(values: list[str]) -> bool:
+def _options_kind(request: web.Request) -> str:
+    """The kind of the options that a request carries, which refusals of them name."""
+    return {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}.get(
+        request.method, "DeleteOptions"
+    )
+
+
+def _dry_run(kind: str, values: list[str]) -> bool:
     if any(value not in ("", "All") for value in values):
-        raise BadRequest(f"dryRun: Unsupported value: {values}: use All")
+        raise invalid_options(kind, not_supported("dryRun", values, ["All"]))
     return "All" in values
 
 
@@ -158,6 +167,10 @@ def delete_request(request: web.Request, body: Any) -> DeleteRequest:
     grace = options.get("gracePeriodSeconds")
     if grace is None and "gracePeriodSeconds" in request.query:
         grace = _number(request, "gracePeriodSeconds", 0)
+    if options.get("orphanDependents") is not None and options.get("propagationPolicy"):
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        error = invalid_value("propagationPolicy", options["propagationPolicy"], detail)
+        raise invalid_options("DeleteOptions", error)
     if options.get("orphanDependents"):
         options = {**options, "propagationPolicy": "Orphan"}
     return DeleteRequest(
@@ -165,5 +178,5 @@ def delete_request(request: web.Request, body: Any) -> DeleteRequest:
         preconditions.get("resourceVersion"),
         grace,
         options.get("propagationPolicy") or request.query.get("propagationPolicy"),
-        _dry_run([*(options.get("dryRun") or ()), *request.query.getall("dryRun", [])]),
+        _dry_run("DeleteOptions", [*(options.get("dryRun") or ()), *request.query.getall("dryRun", [])]),
     )

@@ -24,8 +24,14 @@ from pykarpenter.sim.simulate.objects import GROUP, fit_for_the_cloud, plain_obj
 DEFAULT_DURATION_S = 3600.0
 SNAPSHOT = "ClusterSnapshot"
 
+_API_VERSION = f"{GROUP}/v1alpha1"
 _FIELDS = ("duration", "catalog", "pricePeriod", "objects", "steps", "waves")
 _STEP_FIELDS = ("apply", "scale", "restart", "delete", "fault")
+_PARTS = {
+    "scale": ("deployment", "namespace", "replicas"),
+    "restart": ("deployment", "namespace"),
+    "delete": ("kind", "name", "namespace"),
+}
 _WAVE_FIELDS = ("deployment", "namespace", "low", "high", "period", "peak", "every")
 
 
@@ -75,6 +81,8 @@ def read_scenario(documents: Iterable[Document], *, catalog: str = "") -> Scenar
 
 
 def _from_document(document: Document, objects: tuple[Json, ...], catalog: str) -> Scenario:
+    if document.data.get("apiVersion") != _API_VERSION:
+        raise document.error("apiVersion", document.data.get("apiVersion"), f"is not known; write {_API_VERSION}")
     spec = document.data.get("spec")
     if not isinstance(spec, Mapping):
         raise document.error("spec", spec, f"a scenario needs a spec with {', '.join(_FIELDS)}")
@@ -124,6 +132,9 @@ def _object(document: Document, field: str, body: object) -> Json:
     field = f"{field}." if field else ""
     if (group, str(body.get("kind", ""))) not in kinds.BY_KIND:
         raise document.error(f"{field}kind", body.get("kind"), "this kind is not served by the embedded cluster")
+    served = kinds.BY_KIND[(group, str(body["kind"]))].api_version
+    if body["apiVersion"] != served:
+        raise document.error(f"{field}apiVersion", body["apiVersion"], f"is not served; write {served}")
     meta = body.get("metadata")
     if not isinstance(meta, Mapping) or not (meta.get("name") or meta.get("generateName")):
         raise document.error(f"{field}metadata.name", None, "every object needs a name")
@@ -151,24 +162,35 @@ def _step(document: Document, index: int, raw: object) -> list[Step]:
         raise document.error(field, what, f"a step does exactly one of {', '.join(_STEP_FIELDS)}")
     value = raw[what[0]]
     place = f"{field}.{what[0]}"
+    if "with" in raw and what[0] != "fault":
+        raise document.error(f"{field}.with", raw["with"], "only a fault takes arguments; remove it")
     if what[0] == "apply":
         return [Step(at, "apply", {"body": _object(document, place, value)})]
     if what[0] == "fault":
         return [read_fault(document, place, at, value, raw.get("with") or {})]
     if not isinstance(value, Mapping):
         raise document.error(place, value, "give an object")
-    if what[0] == "scale":
+    for name in value:
+        if name not in _PARTS[what[0]]:
+            known = ", ".join(_PARTS[what[0]])
+            raise document.error(f"{place}.{name}", value[name], f"unknown field; known are {known}")
+    return [_change(document, place, at, what[0], value)]
+
+
+def _change(document: Document, place: str, at: float, what: str, value: Mapping[str, Any]) -> Step:
+    """A step that changes what is there already."""
+    if what == "scale":
         replicas = value.get("replicas")
         if not value.get("deployment") or not _is_count(replicas):
             raise document.error(place, value, "give deployment and replicas, a number of 0 or more")
-        return [_scale(at, value, replicas)]
-    if what[0] == "restart":
+        return _scale(at, value, replicas)
+    if what == "restart":
         if not value.get("deployment"):
             raise document.error(place, value, "give the deployment whose pods are replaced one after the other")
-        return [Step(at, "restart", {"name": value["deployment"], "namespace": value.get("namespace", "default")})]
+        return Step(at, "restart", {"name": value["deployment"], "namespace": value.get("namespace", "default")})
     if not value.get("kind") or not value.get("name"):
         raise document.error(place, value, "give kind and name of what to delete")
-    return [Step(at, "delete", {k: str(value[k]) for k in ("kind", "name", "namespace") if k in value})]
+    return Step(at, "delete", {k: str(value[k]) for k in _PARTS["delete"] if k in value})
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from pykarpenter.kube.errors import ApiError, Conflict
 from pykarpenter.sim.schema.field_errors import required
 from pykarpenter.sim.schema.kubernetes import Schema, items, member
@@ -25,6 +27,9 @@ from pykarpenter.sim.store.ownership import Holding, Owner, Owners, merge_schema
 from pykarpenter.sim.store.refusals import bad_request, invalid_options
 from pykarpenter.sim.store.resources import Resource
 
+# Who applies from the command line, and where it notes what it applied without the server's help.
+_KUBECTL, _LAST_APPLIED = "kubectl", "kubectl.kubernetes.io/last-applied-configuration"
+
 
 def check_config(config: Any, manager: str) -> None:
     """Refuses what cannot be applied at all; raises BadRequest."""
@@ -34,6 +39,8 @@ def check_config(config: Any, manager: str) -> None:
         raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
+    if not config.get("apiVersion") or not config.get("kind"):
+        raise bad_request(f"invalid object type: {config.get('apiVersion') or '/'}, Kind={config.get('kind', '')}")
 
 
 def applied(
@@ -48,24 +55,50 @@ def applied(
     owners = read_owners(live)
     merged = _merged(schema, live, config)
     changed, _ = differences(leaves(schema, live), leaves(schema, merged))
-    _settle_conflicts(owners, owner, changed, force)
+    _settle_conflicts(owners, owner, changed, force, _applied_by_client(schema, live) if manager == _KUBECTL else set())
     before = owners.get(owner)
     if before is not None:
         held = set().union(*(holding.fields for other, holding in owners.items() if other != owner))
         merged = _pruned(schema, merged, before.fields - wanted - held)
     if before is None or before.fields != wanted:
         owners[owner] = Holding(wanted, timestamp)
+    if manager == _KUBECTL and _last_applied(live):
+        merged = _with_last_applied(merged, config)
     return with_owners(merged, owners)
 
 
-def _settle_conflicts(owners: Owners, owner: Owner, changed: set[Path], force: bool) -> None:
+def _last_applied(obj: Json) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(_LAST_APPLIED) or "")
+
+
+def _applied_by_client(schema: Schema | None, live: Json) -> set[Path]:
+    """The fields that kubectl applied before it turned to server-side apply: they are its own already."""
+    try:
+        config = msgspec.json.decode(_last_applied(live) or "{}")
+    except msgspec.DecodeError:
+        return set()
+    return set(leaves(schema, config)) if isinstance(config, dict) else set()
+
+
+def _with_last_applied(obj: Json, config: Json) -> Json:
+    """The note that a later client-side apply starts from, kept up by server-side applies of kubectl."""
+    meta = config.get("metadata") or {}
+    annotations = {key: value for key, value in (meta.get("annotations") or {}).items() if key != _LAST_APPLIED}
+    plain = {key: value for key, value in meta.items() if key != "annotations"}
+    noted = {**config, "metadata": {**plain, **({"annotations": annotations} if annotations else {})}}
+    text = msgspec.json.encode(noted, order="sorted").decode() + "\n"
+    kept = {**(obj["metadata"].get("annotations") or {}), _LAST_APPLIED: text}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": kept}}
+
+
+def _settle_conflicts(owners: Owners, owner: Owner, changed: set[Path], force: bool, own: set[Path]) -> None:
     conflicts = [
         (other, path)
         for other, holding in owners.items()
         if other != owner
         for path in sorted(holding.fields & changed)
     ]
-    if conflicts and not force:
+    if not force and any(path not in own for _, path in conflicts):
         raise _conflict(conflicts)
     for other, path in conflicts:
         owners[other].fields.discard(path)

@@ -16,9 +16,9 @@ from pykarpenter.sim.store.resources import Resource
 # Set by the server alone: whatever a client sends is replaced.
 _SERVER_OWNED = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink")
 _NOT_SPEC = frozenset({"apiVersion", "kind", "metadata", "status"})
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED_NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_SUBDOMAIN_RULE = (
+SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
@@ -87,8 +87,8 @@ def qualified_name_problem(key: Any) -> str:
     if not isinstance(key, str):
         return "must be a string"
     prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return f"prefix part {_SUBDOMAIN_RULE}" if prefix else "prefix part must be non-empty"
+    if slash and (not prefix or len(prefix) > 253 or not SUBDOMAIN.fullmatch(prefix)):
+        return f"prefix part {SUBDOMAIN_RULE}" if prefix else "prefix part must be non-empty"
     if not name:
         return "name part must be non-empty"
     if len(name) > 63:
@@ -115,15 +115,17 @@ def metadata_errors(resource: Resource, meta: Json) -> list[FieldError]:
     elif resource.plural not in _PATH_SEGMENT_NAMES:
         if len(name) > 253:
             errors.append(invalid_value("metadata.name", name, "must be no more than 253 characters"))
-        if not _SUBDOMAIN.fullmatch(name):
-            errors.append(invalid_value("metadata.name", name, _SUBDOMAIN_RULE))
+        if not SUBDOMAIN.fullmatch(name):
+            errors.append(invalid_value("metadata.name", name, SUBDOMAIN_RULE))
+        errors.extend(_namespace_name_errors(name) if resource.plural == "namespaces" else ())
     if labels := meta.get("labels"):
         errors.extend(label_errors("metadata.labels", labels))
     for key in meta.get("annotations") or ():
         if rule := qualified_name_problem(key.lower()):
             errors.append(invalid_value("metadata.annotations", key, rule))
-    for index, reference in enumerate(meta.get("ownerReferences") or ()):
-        errors.extend(_owner_errors(f"metadata.ownerReferences[{index}]", reference))
+    for reference in meta.get("ownerReferences") or ():
+        # Without an index: the path is upstream's.
+        errors.extend(_owner_errors("metadata.ownerReferences", reference))
     if sum(1 for reference in meta.get("ownerReferences") or () if reference.get("controller")) > 1:
         errors.append(
             invalid_value(
@@ -135,12 +137,22 @@ def metadata_errors(resource: Resource, meta: Json) -> list[FieldError]:
     return errors
 
 
+def _namespace_name_errors(name: str) -> list[FieldError]:
+    """A namespace is part of host names, one label of them."""
+    details = ["must be no more than 63 characters"] if len(name) > 63 else []
+    details += ["must not contain dots"] if "." in name else []
+    return [invalid_value("metadata.name", name, detail) for detail in details]
+
+
 def _owner_errors(path: str, reference: Json) -> list[FieldError]:
-    return [
-        invalid_value(f"{path}.{field}", reference.get(field, ""), "must not be empty")
-        for field in ("apiVersion", "kind", "name", "uid")
+    errors = [
+        invalid_value(f"{path}.{field}", "", "must not be empty")
+        for field in ("kind", "name", "uid")
         if not reference.get(field)
     ]
+    if not reference.get("apiVersion"):
+        errors.insert(0, invalid_value(f"{path}.apiVersion", "", "version must not be empty"))
+    return errors
 
 
 def initial_status(resource: Resource, obj: Json) -> Json:

@@ -30,8 +30,10 @@ def apply_json_patch(target: Json, operations: list[Json]) -> Json:
 
     try:
         result: Json = jsonpatch.JsonPatch(operations).apply(plain_copy(target), in_place=True)
-    except (jsonpatch.InvalidJsonPatch, jsonpointer.JsonPointerException, KeyError) as error:
+    except jsonpatch.InvalidJsonPatch as error:
         raise _rejected(error, BadRequest) from error
+    except (jsonpointer.JsonPointerException, KeyError) as error:
+        raise _rejected(_missing_place(target, operations), Invalid) from error
     except jsonpatch.JsonPatchTestFailed as error:
         raise _rejected(_failed_test(target, operations), Invalid) from error
     except jsonpatch.JsonPatchException as error:
@@ -41,14 +43,26 @@ def apply_json_patch(target: Json, operations: list[Json]) -> Json:
 
 def _failed_test(target: Json, operations: list[Json]) -> str:
     """The first test that fails, in the words of an API server."""
+    return f"testing value {_culprit(target, operations).get('path')} failed: test failed"
+
+
+def _missing_place(target: Json, operations: list[Json]) -> str:
+    culprit = _culprit(target, operations)
+    where = culprit.get("from") if culprit.get("op") in ("move", "copy") else culprit.get("path")
+    return f"{culprit.get('op')} operation does not apply: {where} is missing"
+
+
+def _culprit(target: Json, operations: list[Json]) -> Json:
+    """The first operation that fails."""
     import jsonpatch
+    import jsonpointer
 
     for count, operation in enumerate(operations, 1):
         try:
             jsonpatch.JsonPatch(operations[:count]).apply(plain_copy(target), in_place=True)
-        except jsonpatch.JsonPatchTestFailed:
-            return f"testing value {operation.get('path')} failed: test failed"
-    return "test failed"
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, KeyError):
+            return operation
+    return operations[-1]
 
 
 def _rejected(error: Exception | str, as_error: type[ApiError]) -> ApiError:

@@ -11,6 +11,7 @@ from typing import Any
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.store.entries import Json, lookup
 from pykarpenter.sim.store.refusals import bad_request
+from pykarpenter.sim.store.resources import BUILTIN
 
 _NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_./]*)?[A-Za-z0-9]")
 _SET_BASED = re.compile(r"\s*(?P<key>[^\s!=,()]+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)\s*")
@@ -122,6 +123,9 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
+_BUILTIN_PLURALS = frozenset(resource.plural for resource in BUILTIN)
+
+
 def _field_reader(path: str) -> Callable[[Json], str]:
     parts = tuple(path.split("."))
 
@@ -158,9 +162,16 @@ def parse_field_selector(plural: str, selectable: tuple[str, ...], text: str) ->
             raise _bad_field(f"invalid selector: '{text}'; can't understand '{part}'")
         path, operator, value = found.groups()
         if path not in allowed:
-            raise _bad_field(f"field label not supported: {path}")
+            raise _bad_field(_unsupported(plural, path))
         terms.append(FieldTerm(path, operator == "!=", value.strip(), _field_reader(path)))
     return tuple(terms)
+
+
+def _unsupported(plural: str, path: str) -> str:
+    """Built-in kinds without fields of their own to select by answer in other words."""
+    if plural in _FIELDS or plural not in _BUILTIN_PLURALS:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _bad_field(message: str) -> ApiError:

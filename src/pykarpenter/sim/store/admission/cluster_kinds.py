@@ -1,9 +1,11 @@
-"""Nodes, budgets, priorities and storage: defaults and refusals of the kinds that scheduling rests on."""
+"""Nodes, budgets, priorities, leases, maps and storage: defaults and refusals of the kinds that scheduling rests on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
+from pykarpenter.api.quantity import parse_quantity
 from pykarpenter.sim.schema.field_errors import (
     FieldError,
     forbidden_field,
@@ -15,11 +17,18 @@ from pykarpenter.sim.schema.field_errors import (
 from pykarpenter.sim.store.admission.pod_defaults import NOT_READY
 from pykarpenter.sim.store.admission.pod_validation import effect_errors, selector_errors
 from pykarpenter.sim.store.admission.resource_lists import first_unreadable, negative_amounts, unreadable_quantity
+from pykarpenter.sim.store.admission.shares import share_errors
 from pykarpenter.sim.store.entries import Json
-from pykarpenter.sim.store.metadata import label_value_problem, qualified_name_problem
+from pykarpenter.sim.store.metadata import SUBDOMAIN, SUBDOMAIN_RULE, label_value_problem, qualified_name_problem
 from pykarpenter.sim.store.refusals import invalid
 from pykarpenter.sim.store.resources import Resource
 
+_ACCESS_MODES = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
+_MAP_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_MAP_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
 _DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 _HIGHEST_USER_PRIORITY = 1_000_000_000
 _Errors = Callable[[Json, Json | None], Iterator[FieldError]]
@@ -122,19 +131,7 @@ def _budget_errors(budget: Json, old: Json | None) -> Iterator[FieldError]:
         }
         yield invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):
-        value = spec.get(field)
-        if isinstance(value, int) and value < 0:
-            yield invalid_value(f"spec.{field}", value, "must be greater than or equal to 0")
-        elif isinstance(value, str):
-            number = value[:-1] if value.endswith("%") else ""
-            if not number.isdigit():
-                detail = (
-                    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-                    "regex used for validation is '[0-9]+%')"
-                )
-                yield invalid_value(f"spec.{field}", value, detail)
-            elif int(number) > 100:
-                yield invalid_value(f"spec.{field}", value, "must not be greater than 100%")
+        yield from share_errors(spec.get(field), f"spec.{field}")
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy not in (None, "AlwaysAllow", "IfHealthyBudget"):
         yield not_supported("spec.unhealthyPodEvictionPolicy", policy, ["AlwaysAllow", "IfHealthyBudget"])
@@ -156,12 +153,49 @@ def _priority_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
     if old is not None and old.get("value", 0) != value:
         yield forbidden_field("value", "may not be changed in an update.")
     if item.get("preemptionPolicy") not in (None, "PreemptLowerPriority", "Never"):
-        yield not_supported("preemptionPolicy", item["preemptionPolicy"], ["Never", "PreemptLowerPriority"])
+        yield not_supported("preemptionPolicy", item["preemptionPolicy"], ["PreemptLowerPriority", "Never"])
+
+
+def _claim_errors(claim: Json, old: Json | None) -> Iterator[FieldError]:
+    """Wrong values alone: a snapshot keeps of a claim only what scheduling reads, so modes and size may be absent."""
+    spec = claim.get("spec") or {}
+    if old is not None and spec is old.get("spec"):
+        return
+    modes, mode, name = (
+        spec.get("accessModes") or [],
+        spec.get("volumeMode", "Filesystem"),
+        spec.get("storageClassName"),
+    )
+    for asked in modes:
+        if asked not in _ACCESS_MODES:
+            yield not_supported("spec.accessModes", asked, _ACCESS_MODES)
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if size is not None and parse_quantity(size) <= 0:
+        yield invalid_value("spec.resources[storage]", str(size), "must be greater than zero")
+    if name and not SUBDOMAIN.fullmatch(name):
+        yield invalid_value("spec.storageClassName", name, SUBDOMAIN_RULE)
+    if mode not in ("Block", "Filesystem"):
+        yield not_supported("spec.volumeMode", mode, ["Block", "Filesystem"])
+
+
+def _lease_errors(lease: Json, old: Json | None) -> Iterator[FieldError]:
+    seconds = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+
+
+def _map_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
+    for field in ("data", "binaryData"):
+        for key in item.get(field) or ():
+            if not _MAP_KEY.fullmatch(key):
+                yield invalid_value(f"{field}[{key}]", key, _MAP_KEY_RULE)
 
 
 def _storage_class_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
     if not item.get("provisioner"):
         yield required("provisioner")
+    elif problem := qualified_name_problem(item["provisioner"].lower()):
+        yield invalid_value("provisioner", item["provisioner"], problem)
     if item.get("volumeBindingMode") not in (None, "Immediate", "WaitForFirstConsumer"):
         choices = ["Immediate", "WaitForFirstConsumer"]
         yield not_supported("volumeBindingMode", item["volumeBindingMode"], choices)
@@ -170,9 +204,13 @@ def _storage_class_errors(item: Json, old: Json | None) -> Iterator[FieldError]:
 
 
 _CHECKS: dict[str, _Errors] = {
+    "configmaps": _map_errors,
+    "secrets": _map_errors,
+    "leases": _lease_errors,
+    "persistentvolumeclaims": _claim_errors,
     "nodes": _node_errors,
     "poddisruptionbudgets": _budget_errors,
     "priorityclasses": _priority_errors,
     "storageclasses": _storage_class_errors,
 }
-KINDS = frozenset({*_CHECKS, *_DEFAULTS, "persistentvolumeclaims"})
+KINDS = frozenset({*_CHECKS, *_DEFAULTS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykarpenter.sim.store.admission.resource_lists import with_canonical_amounts
 from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.refusals import forbidden
 from pykarpenter.sim.store.resources import Resource
@@ -37,7 +38,7 @@ def defaulted_spec(spec: Json) -> Json:
 
 
 def _defaulted_container(container: Json) -> Json:
-    result = {**_CONTAINER_DEFAULTS, **container}
+    result = with_canonical_amounts({**_CONTAINER_DEFAULTS, **container})
     if "imagePullPolicy" not in result:
         _, colon, tag = str(container.get("image", "")).rpartition("/")[2].partition(":")
         result["imagePullPolicy"] = "Always" if not colon or tag == "latest" else "IfNotPresent"

@@ -11,13 +11,19 @@ from pykarpenter.sim.schema.field_errors import (
     duplicate,
     forbidden_field,
     invalid_value,
-    not_found_value,
     not_supported,
     required,
 )
+from pykarpenter.sim.store.admission.container_parts import host_port_errors, part_errors, user_errors
 from pykarpenter.sim.store.admission.resource_lists import first_unreadable, requirement_errors
 from pykarpenter.sim.store.entries import Json
-from pykarpenter.sim.store.metadata import label_errors, label_value_problem, qualified_name_problem
+from pykarpenter.sim.store.metadata import (
+    SUBDOMAIN,
+    SUBDOMAIN_RULE,
+    label_errors,
+    label_value_problem,
+    qualified_name_problem,
+)
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LABEL_RULE = (
@@ -25,6 +31,11 @@ _LABEL_RULE = (
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
+_CHOICES = {
+    "restartPolicy": ["Always", "OnFailure", "Never"],
+    "dnsPolicy": ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
+    "preemptionPolicy": ["PreemptLowerPriority", "Never"],
+}
 _EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"]
 _NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 _LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -46,22 +57,29 @@ def unreadable_amount(spec: Json, path: str) -> tuple[str, Any] | None:
 
 
 def pod_spec_errors(spec: Json, path: str = "spec") -> list[FieldError]:
-    """Everything refused in a pod spec whose types are right."""
+    """Everything refused in a pod spec whose types are right, in the order an API server tells it."""
     return [
-        *_container_errors(spec, path),
         *_volume_errors(spec, path),
+        *_container_errors(spec, path),
         *_choice_errors(spec, path),
         *label_errors(f"{path}.nodeSelector", spec.get("nodeSelector") or {}),
-        *_toleration_errors(spec.get("tolerations") or [], f"{path}.tolerations"),
+        *user_errors(spec.get("securityContext") or {}, f"{path}.securityContext"),
         *_affinity_errors(spec.get("affinity") or {}, f"{path}.affinity"),
+        *_gate_errors(spec, path),
         *_spread_errors(spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints"),
+        *_name_errors(spec, path),
+        *_toleration_errors(spec.get("tolerations") or [], f"{path}.tolerations"),
     ]
 
 
 def _choice_errors(spec: Json, path: str) -> Iterator[FieldError]:
-    policy = spec.get("restartPolicy", "Always")
-    if policy not in ("Always", "OnFailure", "Never"):
-        yield not_supported(f"{path}.restartPolicy", policy, ["Always", "OnFailure", "Never"])
+    for field, choices in _CHOICES.items():
+        value = spec.get(field)
+        if value is not None and value not in choices:
+            yield not_supported(f"{path}.{field}", value, choices)
+
+
+def _gate_errors(spec: Json, path: str) -> Iterator[FieldError]:
     seen = []
     for index, gate in enumerate(spec.get("schedulingGates") or ()):
         where, name = f"{path}.schedulingGates[{index}]", gate.get("name", "")
@@ -72,12 +90,23 @@ def _choice_errors(spec: Json, path: str) -> Iterator[FieldError]:
         seen.append(name)
 
 
+def _name_errors(spec: Json, path: str) -> Iterator[FieldError]:
+    for field in ("serviceAccountName", "nodeName", "priorityClassName"):
+        name = spec.get(field)
+        if name and not SUBDOMAIN.fullmatch(name):
+            yield invalid_value(f"{path}.{field}", name, SUBDOMAIN_RULE)
+    deadline = spec.get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2**31 - 1:
+        detail = "must be between 1 and 2147483647, inclusive"
+        yield invalid_value(f"{path}.activeDeadlineSeconds", deadline, detail)
+
+
 def _container_errors(spec: Json, path: str) -> Iterator[FieldError]:
     if not spec.get("containers"):
         yield required(f"{path}.containers")
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    volumes = {volume.get("name", "") for volume in spec.get("volumes") or ()}
     names: list[str] = []
-    for field in ("initContainers", "containers"):
+    for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             where, name = f"{path}.{field}[{index}]", container.get("name", "")
             if not name:
@@ -90,37 +119,27 @@ def _container_errors(spec: Json, path: str) -> Iterator[FieldError]:
             if not container.get("image"):
                 yield required(f"{where}.image")
             yield from requirement_errors(f"{where}.resources", container.get("resources") or {})
-            yield from _port_errors(container.get("ports") or [], f"{where}.ports")
-            for mount_index, mount in enumerate(container.get("volumeMounts") or ()):
-                if mount.get("name") not in volumes:
-                    yield not_found_value(f"{where}.volumeMounts[{mount_index}].name", mount.get("name", ""))
-
-
-def _port_errors(ports: list[Json], path: str) -> Iterator[FieldError]:
-    for index, port in enumerate(ports):
-        number = port.get("containerPort")
-        if number is None:
-            yield required(f"{path}[{index}].containerPort")
-        elif not 1 <= number <= 65535:
-            yield invalid_value(f"{path}[{index}].containerPort", number, "must be between 1 and 65535, inclusive")
-        host = port.get("hostPort", 0)
-        if host and not 1 <= host <= 65535:
-            yield invalid_value(f"{path}[{index}].hostPort", host, "must be between 1 and 65535, inclusive")
-        if port.get("protocol", "TCP") not in ("TCP", "UDP", "SCTP"):
-            yield not_supported(f"{path}[{index}].protocol", port["protocol"], ["SCTP", "TCP", "UDP"])
+            yield from part_errors(container, where, volumes)
+    yield from host_port_errors(spec.get("containers") or [], f"{path}.containers")
 
 
 def _volume_errors(spec: Json, path: str) -> Iterator[FieldError]:
     names: list[str] = []
     for index, volume in enumerate(spec.get("volumes") or ()):
-        name, where = volume.get("name", ""), f"{path}.volumes[{index}].name"
+        name, where = volume.get("name", ""), f"{path}.volumes[{index}]"
         if not name:
-            yield required(where)
+            yield required(f"{where}.name")
         elif not _DNS_LABEL.fullmatch(name):
-            yield invalid_value(where, name, _LABEL_RULE)
+            yield invalid_value(f"{where}.name", name, _LABEL_RULE)
         elif name in names:
-            yield duplicate(where, name)
+            yield duplicate(f"{where}.name", name)
         names.append(name)
+        sources = [field for field in volume if field != "name" and volume[field] is not None]
+        for field in sources[1:]:
+            yield forbidden_field(f"{where}.{field}", "may not specify more than 1 volume type")
+        claim = volume.get("persistentVolumeClaim")
+        if claim is not None and not claim.get("claimName"):
+            yield required(f"{where}.persistentVolumeClaim.claimName")
 
 
 def effect_errors(effect: str, path: str) -> Iterator[FieldError]:
@@ -256,4 +275,7 @@ def _spread_errors(constraints: list[Json], path: str) -> Iterator[FieldError]:
         for field in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if constraint.get(field, "Honor") not in ("Honor", "Ignore"):
                 yield not_supported(f"{where}.{field}", constraint[field], ["Honor", "Ignore"])
+        if constraint.get("matchLabelKeys") and constraint.get("labelSelector") is None:
+            detail = "must not be specified when labelSelector is not set"
+            yield forbidden_field(f"{where}.matchLabelKeys", detail)
         yield from selector_errors(constraint.get("labelSelector"), f"{where}.labelSelector")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pykarpenter.sim.schema.field_errors import FieldError, invalid_value, not_supported, required
+from pykarpenter.sim.schema.field_errors import FieldError, forbidden_field, invalid_value, not_supported, required
 from pykarpenter.sim.store.admission.pod_defaults import defaulted_spec
 from pykarpenter.sim.store.admission.pod_validation import pod_spec_errors, selector_errors, unreadable_amount
 from pykarpenter.sim.store.admission.resource_lists import unreadable_quantity
+from pykarpenter.sim.store.admission.shares import is_nothing, share_errors
 from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.metadata import label_errors
 from pykarpenter.sim.store.refusals import invalid
@@ -26,6 +27,7 @@ _DEFAULTS: dict[str, Json] = {
     "replicationcontrollers": {"replicas": 1},
     "statefulsets": {
         "replicas": 1,
+        "serviceName": "",
         "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "revisionHistoryLimit": 10,
@@ -38,11 +40,26 @@ _DEFAULTS: dict[str, Json] = {
     "jobs": {
         "backoffLimit": 6,
         "completionMode": "NonIndexed",
+        "manualSelector": False,
         "suspend": False,
         "podReplacementPolicy": "TerminatingOrFailed",
     },
 }
 KINDS = frozenset(_DEFAULTS)
+_COUNTS = (
+    "replicas",
+    "parallelism",
+    "completions",
+    "backoffLimit",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+    "activeDeadlineSeconds",
+    "ttlSecondsAfterFinished",
+)
+_CHOICES = {
+    "completionMode": ["NonIndexed", "Indexed"],
+    "podReplacementPolicy": ["Failed", "TerminatingOrFailed"],
+}
 _CONTROLLER_UID, _JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 
 
@@ -100,32 +117,104 @@ def _job_spec(spec: Json, meta: Json) -> Json:
 
 
 def _errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
-    for field in ("replicas", "parallelism", "completions", "backoffLimit", "minReadySeconds"):
+    for field in _COUNTS:
         if (number := spec.get(field)) is not None and number < 0:
             yield invalid_value(f"spec.{field}", number, "must be greater than or equal to 0")
+    for field, choices in _CHOICES.items():
+        if spec.get(field) is not None and spec[field] not in choices:
+            yield not_supported(f"spec.{field}", spec[field], choices)
+    yield from _selection_errors(resource, spec)
+    yield from pod_spec_errors(_with_claimed_volumes(spec), "spec.template.spec")
+    pods = spec["template"]["spec"]
+    if resource.plural == "jobs":
+        if pods["restartPolicy"] == "Always":
+            yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    elif pods["restartPolicy"] != "Always":
+        yield not_supported("spec.template.spec.restartPolicy", pods["restartPolicy"], ["Always"])
+    if resource.plural in ("deployments", "replicasets") and pods.get("activeDeadlineSeconds") is not None:
+        detail = "activeDeadlineSeconds in ReplicaSet is not Supported"
+        yield forbidden_field("spec.template.spec.activeDeadlineSeconds", detail)
+    if resource.plural == "deployments":
+        yield from _deployment_errors(spec)
+    elif resource.plural == "statefulsets":
+        yield from _stateful_errors(spec)
+    elif resource.plural == "daemonsets":
+        yield from _daemon_errors(spec["updateStrategy"])
+
+
+def _selection_errors(resource: Resource, spec: Json) -> Iterator[FieldError]:
+    """A selector that can be read, takes something, and takes the pods of its own template."""
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
-    yield from label_errors("spec.template.metadata.labels", labels)
+    selector = spec.get("selector")
     if resource.plural == "replicationcontrollers":
         matches = all(labels.get(key) == value for key, value in spec["selector"].items())
     else:
-        yield from selector_errors(spec.get("selector"), "spec.selector")
-        matches = selector_matches(spec.get("selector"), labels)
-        if spec.get("selector") is None:
+        unreadable = list(selector_errors(selector, "spec.selector"))
+        yield from unreadable
+        if unreadable:
+            yield invalid_value("spec.selector", selector, "invalid label selector")
+            return
+        matches = selector_matches(selector, labels)
+        if selector is None:
             yield required("spec.selector")
-        else:
-            if spec["selector"] in ({}, {"matchLabels": {}}):
-                detail = f"empty selector is invalid for {resource.kind.lower()}"
-                yield invalid_value("spec.selector", spec["selector"], detail)
+        elif selector in ({}, {"matchLabels": {}}):
+            yield invalid_value("spec.selector", selector, f"empty selector is invalid for {resource.kind.lower()}")
     if not matches:
         detail = "`selector` does not match template `labels`"
-        yield invalid_value("spec.template.metadata.labels", labels, detail)
-    yield from pod_spec_errors(_with_claimed_volumes(spec), "spec.template.spec")
-    policy = spec["template"]["spec"]["restartPolicy"]
-    if resource.plural == "jobs":
-        if policy == "Always":
-            yield required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
-    elif policy != "Always":
-        yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+        yield invalid_value("spec.template.metadata.labels", labels or None, detail)
+    yield from label_errors("spec.template.metadata.labels", labels)
+
+
+def _deployment_errors(spec: Json) -> Iterator[FieldError]:
+    strategy, deadline = spec["strategy"], spec.get("progressDeadlineSeconds")
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "Recreate":
+        if rolling is not None:
+            detail = "may not be specified when strategy `type` is 'Recreate'"
+            yield forbidden_field("spec.strategy.rollingUpdate", detail)
+    elif strategy["type"] == "RollingUpdate":
+        yield from _rolling_errors(rolling or {}, "spec.strategy.rollingUpdate")
+    else:
+        yield not_supported("spec.strategy", _as_told(strategy), ["Recreate", "RollingUpdate"])
+    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+        yield invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+
+
+def _rolling_errors(rolling: Json, path: str) -> Iterator[FieldError]:
+    surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
+    yield from share_errors(unavailable, f"{path}.maxUnavailable")
+    yield from share_errors(surge, f"{path}.maxSurge", at_most_all=False)
+    if is_nothing(surge) and is_nothing(unavailable):
+        yield invalid_value(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
+
+
+def _stateful_errors(spec: Json) -> Iterator[FieldError]:
+    strategy, policy = spec["updateStrategy"], spec["podManagementPolicy"]
+    if policy not in ("OrderedReady", "Parallel"):
+        yield invalid_value("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+    if strategy.get("type", "RollingUpdate") not in ("OnDelete", "RollingUpdate"):
+        detail = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid_value("spec.updateStrategy", _as_told(strategy), detail)
+    partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
+    if partition < 0:
+        path = "spec.updateStrategy.rollingUpdate.partition"
+        yield invalid_value(path, partition, "must be greater than or equal to 0")
+
+
+def _daemon_errors(strategy: Json) -> Iterator[FieldError]:
+    if strategy.get("type", "RollingUpdate") not in ("OnDelete", "RollingUpdate"):
+        yield not_supported("spec.updateStrategy", _as_told(strategy), ["RollingUpdate", "OnDelete"])
+        return
+    rolling, path = strategy.get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate"
+    for field in ("maxUnavailable", "maxSurge"):
+        yield from share_errors(rolling.get(field), f"{path}.{field}")
+    if is_nothing(rolling.get("maxUnavailable", 1)) and is_nothing(rolling.get("maxSurge", 0)):
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+
+
+def _as_told(strategy: Json) -> Json:
+    """A strategy as refusals show it."""
+    return {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
 
 
 def _with_claimed_volumes(spec: Json) -> Json:
