@@ -239,3 +239,39 @@ async def test_openapi_v2_in_its_binary_form_knows_nothing(served: Served) -> No
     form = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     async with served.session.get(served.url + "/openapi/v2", headers={"Accept": form}) as response:
         assert (response.status, await response.read()) == (200, b"\x0a\x032.0\x12\x00")
+
+
+async def test_a_scale_and_a_role_have_columns_of_their_own(served: Served) -> None:
+    """kubectl get --subresource=scale, and get roles,rolebindings."""
+    served.world.create("deployments", "web", spec=workload_spec(replicas=3))
+    path = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+    body = (await served.call("GET", path, Accept=TABLE))[1]
+    assert [column["name"] for column in body["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert body["rows"][0]["cells"][:3] == ["web", 3, 0]
+    served.world.create("clusterrolebindings", "b", roleRef={"kind": "ClusterRole", "name": "r"})
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    body = (await served.call("GET", bindings, Accept=TABLE))[1]
+    assert body["rows"][0]["cells"][:2] == ["b", "ClusterRole/r"]
+
+
+async def test_a_json_patch_without_its_place_is_refused_without_the_object(served: Served) -> None:
+    """422 as from an API server, naming the place and not the whole object."""
+    served.world.create("configmaps", "c", data={"secret": "x"})
+    patch = [{"op": "replace", "path": "/data/none/deep", "value": 1}]
+    status, body = await served.call("PATCH", f"{CONFIG_MAPS}/c", patch, Content_Type="application/json-patch+json")
+    assert status == 422
+    assert "/data/none/deep is missing" in body["message"] and "secret" not in body["message"]
+
+
+async def test_kubectl_takes_over_server_side_what_it_applied_before(served: Served) -> None:
+    """Its own earlier client-side apply is no conflict, and the note of it is kept up; a stranger's field is one."""
+    note = "kubectl.kubernetes.io/last-applied-configuration"
+    first = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+    body = {**first, "metadata": {"name": "c", "annotations": {note: json.dumps(first)}}}
+    await served.call("POST", f"{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply", body)
+    wanted = {**first, "data": {"a": "2"}}
+    apply = {"Content_Type": "application/apply-patch+yaml"}
+    assert (await served.call("PATCH", f"{CONFIG_MAPS}/c?fieldManager=other", wanted, **apply))[0] == 409
+    status, found = await served.call("PATCH", f"{CONFIG_MAPS}/c?fieldManager=kubectl", wanted, **apply)
+    assert (status, found["data"]) == (200, {"a": "2"})
+    assert json.loads(found["metadata"]["annotations"][note])["data"] == {"a": "2"}

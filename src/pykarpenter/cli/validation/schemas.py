@@ -17,7 +17,7 @@ from pykarpenter.api.validation import Problem
 from pykarpenter.cli.validation.fields import ABSENT, known_fields, value_at
 from pykarpenter.sim.schema.custom import CustomSchema
 from pykarpenter.sim.schema.facets import violations
-from pykarpenter.sim.schema.field_errors import FieldError, quoted
+from pykarpenter.sim.schema.field_errors import NO_PATH, FieldError, quoted
 
 _REMEDIES = {
     patterns.QUALIFIED_NAME: "is not a valid name; use letters, digits, '-', '_' and '.', a DNS name before any '/'",
@@ -65,7 +65,9 @@ class ObjectSchema:
 
     def _refused(self, shaped: dict[str, Any]) -> list[Problem]:
         found = [*violations(self._schema, shaped, None), *self._rule_violations(shaped)]
-        return [_problem(error, shaped) for error in found]
+        # What has no path repeats in other words an error that has one.
+        placed = [error for error in found if error.path != NO_PATH]
+        return [_problem(error, shaped) for error in placed or found]
 
     def _rule_violations(self, shaped: dict[str, Any]) -> Iterator[FieldError]:
         if not can_check_rules():

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from pykarpenter.kube.errors import ApiError
 from pykarpenter.sim.server.statuses import failure
-from pykarpenter.sim.server.tables import table
+from pykarpenter.sim.server.tables import scale_table, table
 from pykarpenter.sim.store import Entry, Resource
 from pykarpenter.sim.store.entries import Json
 from pykarpenter.sim.store.listing import Listing
@@ -35,6 +35,10 @@ def body_response(body: bytes, status: int = 200, warnings: list[str] | None = N
     if len(body) > _COMPRESS_ABOVE:
         response.enable_compression()
     return response
+
+
+def scale_response(request: web.Request, scale: Json, now: float, status: int) -> web.Response:
+    return json_response(scale_table(scale, now) if wants_table(request) else scale, status)
 
 
 def json_response(value: Any, status: int = 200) -> web.Response:

@@ -34,6 +34,10 @@ def _at(*path: str, absent: Any = "<none>") -> Cell:
     return cell
 
 
+def _role(obj: Json, now: float) -> str:
+    return f"{lookup(obj, ('roleRef', 'kind'))}/{lookup(obj, ('roleRef', 'name'))}"
+
+
 def _count(*path: str) -> Cell:
     return lambda obj, now: lookup(obj, path) or 0
 
@@ -265,6 +269,16 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         AGE,
         Column("PreemptionPolicy", _at("preemptionPolicy")),
     ),
+    "scales": (
+        NAME,
+        Column("Desired", _count("spec", "replicas"), "integer"),
+        Column("Available", _count("status", "replicas"), "integer"),
+        AGE,
+    ),
+    "roles": (NAME, Column("Created At", _at("metadata", "creationTimestamp"))),
+    "clusterroles": (NAME, Column("Created At", _at("metadata", "creationTimestamp"))),
+    "rolebindings": (NAME, Column("Role", _role), AGE),
+    "clusterrolebindings": (NAME, Column("Role", _role), AGE),
     "services": (
         NAME,
         Column("Type", _at("spec", "type", absent="ClusterIP")),

@@ -10,12 +10,11 @@ from aiohttp import web
 from pykarpenter.kube.errors import ApiError, BadRequest, MethodNotAllowed
 from pykarpenter.sim.api import WatchBell
 from pykarpenter.sim.server import requests
-from pykarpenter.sim.server.answers import body_response, entry_response, json_response, list_response
+from pykarpenter.sim.server.answers import entry_response, json_response, list_response, scale_response
 from pykarpenter.sim.server.requests import Target
 from pykarpenter.sim.server.statuses import success
 from pykarpenter.sim.server.streams import stream
 from pykarpenter.sim.store import Entry, Store
-from pykarpenter.sim.store.entries import encode
 from pykarpenter.sim.store.refusals import no_such_resource
 from pykarpenter.sim.store.scale import scale_of
 
@@ -84,7 +83,7 @@ class Handlers:
         self, request: web.Request, target: Target, entry: Entry, status: int = 200, warnings: list[str] | None = None
     ) -> web.Response:
         if target.subresource == "scale":
-            return body_response(encode(scale_of(target.resource, entry.obj)), status)
+            return scale_response(request, scale_of(target.resource, entry.obj), self._store.now(), status)
         return entry_response(request, target.resource, entry, self._store.now(), status, warnings)
 
     async def _list_or_watch(self, request: web.Request, target: Target) -> web.StreamResponse:

@@ -65,11 +65,21 @@ def _included(entry: Entry, include: str) -> Json | None:
     }
 
 
-def table(
-    resource: Resource, entries: list[Entry], meta: Json, now: float, include: str, *, heading: bool = True
-) -> Json:
-    """A Table; without the heading it is a further event of a watch."""
-    definitions = [
+def scale_table(scale: Json, now: float) -> Json:
+    """The Table of one Scale, whatever kind it belongs to."""
+    columns, meta = COLUMNS["scales"], scale["metadata"]
+    row = {"cells": [column.cell(scale, now) for column in columns], "object": scale}
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": meta.get("resourceVersion", "")},
+        "columnDefinitions": _headings(columns),
+        "rows": [row],
+    }
+
+
+def _headings(columns: tuple[Column, ...]) -> list[Json]:
+    return [
         {
             "name": column.name,
             "type": column.type,
@@ -77,12 +87,18 @@ def table(
             "description": column.name,
             "priority": int(column.wide),
         }
-        for column in columns_of(resource)
+        for column in columns
     ]
+
+
+def table(
+    resource: Resource, entries: list[Entry], meta: Json, now: float, include: str, *, heading: bool = True
+) -> Json:
+    """A Table; without the heading it is a further event of a watch."""
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
-        "columnDefinitions": definitions if heading else None,
+        "columnDefinitions": _headings(columns_of(resource)) if heading else None,
         "rows": rows(resource, entries, now, include if include in _INCLUDES else "Metadata"),
     }
