@@ -31,6 +31,13 @@ def test_every_short_resource_of_a_node_is_named():
     assert refusal == "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
 
 
+def test_a_node_too_small_is_not_also_blamed_for_the_spread():
+    """Filters after the one that failed do not see the node, so nobody is told to loosen a spread that is fine."""
+    engine = engine_with(node("n", cpu="1"))
+    refusal = message(place(engine, pod("p", cpu="2", topologySpreadConstraints=[spread("rack")])))
+    assert refusal == "0/1 nodes are available: 1 Insufficient cpu."
+
+
 def test_no_nodes_has_its_own_message():
     assert message(place(engine_with(), pod("p"))) == "no nodes available to schedule pods"
 

@@ -148,16 +148,17 @@ class Engine:
         alive = self.table.live.copy()
         resources_failed = np.zeros(self.table.size, dtype=np.bool_)
         for message, ok in (*static_view(shape, self.table).filters, *self._dynamic(pod, shape)):
-            failed = alive & ~ok
+            is_short = message.startswith("Insufficient ") or message == "Too many pods"
+            # One plugin names every resource that is short; the plugins after it no longer see such nodes.
+            failed = alive & ~ok & (is_short | ~resources_failed)
             count = int(failed.sum())
             if not count:
                 continue
             reasons[message] += count
-            if message.startswith("Insufficient ") or message == "Too many pods":
-                # One plugin names every resource that is short, so such nodes are counted for each.
+            if is_short:
                 resources_failed |= failed
-                continue
-            alive &= ok & ~resources_failed
+            else:
+                alive &= ok & ~resources_failed
         return self._remember(shape, self._counted([f"{count} {text}" for text, count in reasons.items()]))
 
     def _remember(self, shape: Shape, message: str) -> Refused:
