@@ -39,7 +39,7 @@ def check_config(config: Any, manager: str) -> None:
         raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
     if (config.get("metadata") or {}).get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    if not config.get("apiVersion") or not config.get("kind"):
+    if bool(config.get("apiVersion")) != bool(config.get("kind")):
         raise bad_request(f"invalid object type: {config.get('apiVersion') or '/'}, Kind={config.get('kind', '')}")
 
 
