@@ -20,8 +20,9 @@ from pykarpenter.core.reasons import Why
 HORIZON_S = 24 * 3600.0
 # What a pod of a workload that was moved within the horizon counts at least: its gain has to cover both moves.
 AGAIN = 2.0
-# What it counts at most: within an hour of the move, on a machine that is no older.
-AT_ONCE = 24.0
+# What it counts at most: within some five hours of the move, on a machine that is no older. A higher figure would start
+# to fall sooner, and moves that were too dear at first would break the silence of a steady load within the hour.
+AT_ONCE = 5.0
 # What a pod counts in a pool whose pods did not land where planned.
 COOLING = 4.0
 
