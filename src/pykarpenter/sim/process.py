@@ -101,6 +101,8 @@ class OperatorProcess:
 
     def start(self) -> Operator:
         """A new process; the one before must have ended."""
+        if self.is_running:
+            raise RuntimeError(f"{self.identity} still runs; stop it before starting {self.name} again")
         self.starts += 1
         identity = self.identity
         self._plug = _Unplugged()

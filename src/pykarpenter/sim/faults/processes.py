@@ -28,7 +28,7 @@ def _thaw(identity: str) -> None:
 
 async def pause_leader(world: World, for_s: int) -> None:
     """F20: the leader stands still for longer than its lease lasts, another takes over, and then it wakes."""
-    world.second().start()
+    _stand_by(world)
     await asyncio.sleep(_READY_S)
     frozen = world.process.freeze()
     led = world.lease_holder() == frozen
@@ -51,7 +51,7 @@ async def block_loop(world: World, seconds: int) -> None:
 
 async def roll_program(world: World, for_s: int) -> None:
     """F34: a second version of the program runs beside the first, takes over when it is told to go, and goes back."""
-    world.second().start()
+    _stand_by(world)
     await asyncio.sleep(_OVERLAP_S)
     world.process.held_back = True
     await world.process.stop()
@@ -85,3 +85,9 @@ async def change_hashes(world: World, for_s: int) -> None:
         unchanged = sound.get(claim.uid) == world.template_generation(claim.pool_name)
         if unchanged and condition_status(claim.status.conditions, "Drifted") == "True":
             world.broken("F35", f"NodeClaim {claim.name} counts as drifted although only the hash algorithm changed")
+
+
+def _stand_by(world: World) -> None:
+    """Start the second process, unless another fault that is under way has done so."""
+    if not world.second().is_running:
+        world.second().start()
