@@ -72,6 +72,15 @@ class Count:
             await asyncio.sleep(3)
 
 
+async def spoiled_for_a_quarter(world: World, act: Act) -> Count:
+    """What was bought while somebody spoils every new machine for a quarter of an hour."""
+    count, until = Count(), world.clock.now() + QUARTER
+    async with asyncio.TaskGroup() as group:
+        group.create_task(interfere(world, act, until))
+        group.create_task(count.watch(world, until))
+    return count
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("act", [taint, delete_node, delete_claim])
 def test_f1_l5_fleet_stays_bounded_while_somebody_spoils_every_new_machine(act: Act) -> None:
@@ -82,11 +91,7 @@ def test_f1_l5_fleet_stays_bounded_while_somebody_spoils_every_new_machine(act: 
         delay = {"spec": {"nodeRegistrationDelay": f"{BOOT_S}s"}}
         await world.api.patch(kinds.KWOK_NODE_CLASS, "default", delay)
         await world.deployment("web", PODS, cpu="1")
-        count = Count()
-        start = world.clock.now()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(interfere(world, act, start + QUARTER))
-            group.create_task(count.watch(world, start + QUARTER))
+        count = await spoiled_for_a_quarter(world, act)
         bought = len(count.claims)
         assert count.most <= 3 * NEEDED
         # Tainted machines stay and make their pods wait; deleted ones are replaced, each after its start.
@@ -138,11 +143,7 @@ def test_f1_purchases_slow_down_while_somebody_deletes_every_new_machine(act: Ac
     async def main(world: World) -> None:
         await begin(world)
         await world.deployment("web", PODS, cpu="1")
-        count = Count()
-        start = world.clock.now()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(interfere(world, act, start + QUARTER))
-            group.create_task(count.watch(world, start + QUARTER))
+        count = await spoiled_for_a_quarter(world, act)
         assert count.most <= 3 * NEEDED
         # A minute of it costs nothing; after that there is about one round of machines in each minute.
         assert len(count.claims) <= NEEDED * 60

@@ -35,6 +35,12 @@ from tests.controllers.world import World, is_true, story
 
 T = TypeVar("T")
 
+# Machines that hold one pod of three cpus.
+FOR_ONE_POD = [
+    {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux"]},
+    {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+]
+
 
 def part_of(world: World, kind: type[T]) -> T:
     """A controller of the running operator."""
@@ -170,11 +176,7 @@ def test_acceptance_7_other_replacements_are_kept_when_one_is_lost() -> None:
         await world.until_running("web", 2, 300)
         (node,), (old,) = await world.nodes(), await world.claims()
         # One machine holds both; its successors may hold one each.
-        small = [
-            {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux"]},
-            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
-        ]
-        patch = {"spec": {"template": {"spec": {"requirements": small}}}}
+        patch = {"spec": {"template": {"spec": {"requirements": FOR_ONE_POD}}}}
         await world.api.patch(kinds.NODE_POOL, "default", patch)
 
         async def both() -> list[NodeClaim]:
@@ -206,12 +208,8 @@ def test_s8_replacement_lost_after_it_was_ready_keeps_the_old_machine() -> None:
         await world.deployment("web", 2, cpu="3")
         await world.until_running("web", 2, 300)
         (node,), (old,) = await world.nodes(), await world.claims()
-        small = [
-            {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["c-4x-amd64-linux"]},
-            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
-        ]
         held = [{"key": "example.com/warming-up", "effect": "NoSchedule"}]
-        patch = {"spec": {"template": {"spec": {"requirements": small, "startupTaints": held}}}}
+        patch = {"spec": {"template": {"spec": {"requirements": FOR_ONE_POD, "startupTaints": held}}}}
         await world.api.patch(kinds.NODE_POOL, "default", patch)
 
         async def both() -> list[NodeClaim]:

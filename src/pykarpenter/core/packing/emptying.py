@@ -30,20 +30,19 @@ class Emptying:
         self._free = shop.capacity[self._machine] - np.array([self._used(pods) for pods in self._pods])
         self._size = (shop.requests / np.maximum(shop.capacity.max(axis=0), 1)).max(axis=1)
 
-    def run(self) -> tuple[list[Bundle], float]:
-        """The machines that are left, and what they cost."""
+    def run(self) -> list[Bundle]:
+        """The machines that are left."""
         for _ in range(_CYCLES):
             # Those that waste most come first: what they hold has the best chance to fit elsewhere.
             share = (self._free / np.maximum(self._shop.capacity[self._machine], 1)).min(axis=1)
             order = np.argsort(-share * self._shop.price[self._machine], kind="stable")
             if not sum([self._emptied(at) for at in order.tolist() if self._pods[at]]):
                 break
-        kept = [at for at, pods in enumerate(self._pods) if pods]
-        bundles = [
-            Bundle(int(self._machine[at]), np.array(list(self._pods[at])), np.array(list(self._pods[at].values())))
-            for at in kept
+        return [
+            Bundle(int(machine), np.array(list(pods)), np.array(list(pods.values())))
+            for machine, pods in zip(self._machine, self._pods, strict=True)
+            if pods
         ]
-        return bundles, float(self._shop.price[self._machine[kept]].sum())
 
     def _emptied(self, at: int) -> bool:
         """Move what fits elsewhere; done only if the rest then needs a cheaper machine or none."""

@@ -91,7 +91,7 @@ def _covers(
     best = _cheapest_cover(problem, sizing, effort, today, should_stop)
     starts = [[Bundle(-1, np.array(list(pods)), np.array(list(pods.values()))) for pods in shop.holdings]]
     if best is not None:
-        starts += [sizing.fewer(best, lost)[0], sizing.fewer(best)[0], best]
+        starts += [sizing.fewer(best, lost), sizing.fewer(best), best]
         yield from starts[1:]
     yield from _emptied(shop, sizing, effort, starts)
 
@@ -103,7 +103,7 @@ def _emptied(shop: Workshop, sizing: Sizing, effort: str, starts: list[list[Bund
             continue
         sized, _ = sizing.right_sized(start)
         if all(bundle.machine >= 0 for bundle in sized):
-            yield Emptying(shop, sizing, sized).run()[0]
+            yield Emptying(shop, sizing, sized).run()
 
 
 def _cheapest_cover(

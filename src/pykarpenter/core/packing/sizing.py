@@ -69,7 +69,7 @@ class Sizing:
         times = np.array([bundle.times for bundle in bundles], dtype=np.int64)
         return sized, float((shop.price[chosen] * times).sum())
 
-    def fewer(self, bundles: list[Bundle], more: float = 0.0) -> tuple[list[Bundle], float]:
+    def fewer(self, bundles: list[Bundle], more: float = 0.0) -> list[Bundle]:
         """The bundles with pairs put on one machine where that costs next to nothing more, or at most so many $/h."""
         used, welcome = self._sums(bundles)
         lots = _Lots(
@@ -84,11 +84,10 @@ class Sizing:
         for _ in range(_CYCLES):
             if not sum([self._paired(lots, way, more) for way in ("shape", "size", "across")]):
                 break
-        merged = [
+        return [
             Bundle(machine, *content, times)
             for machine, content, times in zip(lots.machine.tolist(), lots.content, lots.times.tolist(), strict=True)
         ]
-        return merged, float((self._shop.price[lots.machine] * lots.times).sum())
 
     def _sums(self, bundles: list[Bundle]) -> tuple[Ints, Bools]:
         starts = np.cumsum([0, *(len(bundle.classes) for bundle in bundles[:-1])])
