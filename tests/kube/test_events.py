@@ -224,3 +224,36 @@ def test_flush_waits_for_what_was_published():
         assert len(api.created) == 1
 
     run_virtual(main())
+
+
+@pytest.mark.promise("API-8.1")
+def test_f38_what_was_said_is_forgotten_when_nothing_can_come_of_it_any_more():
+    """Machines come and go for weeks: what was said of the gone ones must not stay in memory."""
+    held = []
+
+    async def story(recorder, api):
+        for number in range(300):
+            gone = ObjectReference(api_version="v1", kind="Node", name=f"node-{number}", uid=f"u{number}")
+            recorder.publish(gone, "Normal", "Launched", "m", window_s=900.0 if number % 5 == 0 else 120.0)
+            await asyncio.sleep(60)
+            held.append((len(recorder._windows), len(recorder._said)))
+
+    api = recorded(story)
+    assert len(api.created) == 300
+    # As many as are said within the longest window, and within the hour that a server keeps events.
+    assert max(windows for windows, _ in held) <= 15
+    assert max(said for _, said in held) <= 60
+
+
+@pytest.mark.promise("API-8.1")
+def test_f38_an_event_said_again_and_again_is_counted_on_for_longer_than_an_hour():
+    """A server keeps an event for an hour after it was last written, not after it was first."""
+
+    async def story(recorder, api):
+        for _ in range(20):
+            recorder.publish(NODE, "Warning", "FailedDraining", "waiting")
+            await asyncio.sleep(1800)
+
+    api = recorded(story)
+    assert len(api.created) == 1
+    assert [count for _, count in api.counted] == list(range(2, 21))

@@ -1,7 +1,8 @@
 """Publishes Kubernetes Events in the background: said once per window, bounded in rate, never in anyone's way.
 
 `publish` neither waits nor raises; when events come faster than the API server takes them the newest are dropped and
-counted. The same event said again later raises the count of the first instead of adding a second object.
+counted. The same event said again later raises the count of the first instead of adding a second object. What was said
+is remembered no longer than that can matter, so machines and pods that are gone leave nothing behind here.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _MAX_QUEUED = 1000
 # turn, none is found again and all are said again.
 _MAX_WINDOWS = 65_536
 _MAX_REMEMBERED = 4096
+# How long an API server keeps an event that nobody writes again: a count can be raised no later than this.
+_SAID_KEPT_S = 3600.0
 # The API server refuses longer ones.
 _MAX_MESSAGE = 1024
 _ATTEMPTS = 4
@@ -52,6 +55,8 @@ class _Said:
     name: str
     namespace: str
     count: int
+    # When it was last written (monotonic).
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,7 @@ class EventRecorder:
         self._identity = identity
         self._source = source
         self._observer = observer
+        # Both in the order in which they were last said, so that what is over is found at the front.
         self._windows: OrderedDict[tuple[str, ...], float] = OrderedDict()
         self._limits: dict[tuple[str, str], TokenBucket] = {}
         self._chatty = TokenBucket(*_CHATTY_RATE, clock)
@@ -105,7 +111,7 @@ class EventRecorder:
         if not self._within_rate(reason, target.kind) or len(self._queue) >= _MAX_QUEUED:
             self._observer.event_dropped(reason)
             return
-        self._remember(key, now + window_s)
+        self._remember(key, now, now + window_s)
         text = redact_text(message)
         if len(text.encode()) > _MAX_MESSAGE:
             text = text.encode()[: _MAX_MESSAGE - 3].decode(errors="ignore") + "..."
@@ -126,10 +132,11 @@ class EventRecorder:
     def _at_pace(self, reason: str, kind: str) -> bool:
         return reason not in _CHATTY or kind not in ("Node", "NodeClaim") or self._chatty.try_take()
 
-    def _remember(self, key: tuple[str, ...], until: float) -> None:
+    def _remember(self, key: tuple[str, ...], now: float, until: float) -> None:
         self._windows[key] = until
         self._windows.move_to_end(key)
-        while len(self._windows) > _MAX_WINDOWS:
+        # A long window keeps shorter ones behind it waiting, but no longer than it lasts itself.
+        while len(self._windows) > _MAX_WINDOWS or self._windows[next(iter(self._windows))] <= now:
             self._windows.popitem(last=False)
 
     def _within_rate(self, reason: str, kind: str) -> bool:
@@ -174,12 +181,16 @@ class EventRecorder:
     async def _create_or_count(self, pending: _Pending) -> None:
         target = pending.target
         same = (target.kind, target.namespace, target.name, target.uid, pending.type, pending.reason, pending.message)
+        now = self._clock.monotonic()
+        self._forget_said(now)
         said = self._said.get(same)
         if said is not None:
             patch = {"count": said.count + 1, "lastTimestamp": format_timestamp(pending.at)}
             try:
                 await self._api.patch(EVENT, said.name, patch, said.namespace)
                 said.count += 1
+                said.at = now
+                self._said.move_to_end(same)
                 return
             except NotFound:
                 # Events expire on the server after an hour.
@@ -187,8 +198,11 @@ class EventRecorder:
         body = self._body(pending)
         name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
         await self._api.create(EVENT, body, namespace)
-        self._said[same] = _Said(name, namespace, 1)
-        while len(self._said) > _MAX_REMEMBERED:
+        self._said[same] = _Said(name, namespace, 1, now)
+
+    def _forget_said(self, now: float) -> None:
+        kept_from = now - _SAID_KEPT_S
+        while self._said and (len(self._said) >= _MAX_REMEMBERED or self._said[next(iter(self._said))].at <= kept_from):
             self._said.popitem(last=False)
 
     def _body(self, pending: _Pending) -> Json:
