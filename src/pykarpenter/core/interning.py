@@ -79,6 +79,9 @@ class RequirementSets:
     def __getitem__(self, index: int) -> Requirements:
         return self._sets[index]
 
+    def __len__(self) -> int:
+        return len(self._sets)
+
     def merge(self, host: int, guest: int) -> int:
         """What a new machine's requirements become when it takes the guest: well-known keys may be undefined."""
         if guest == self.empty:

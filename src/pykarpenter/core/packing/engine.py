@@ -36,8 +36,10 @@ from pykarpenter.core.reasons import Refusal, Why
 from pykarpenter.core.snapshot import ClusterSnapshot, NodeView
 from pykarpenter.core.topology.default_spread import DefaultSpread
 
-# Label and taint sets remembered before starting afresh; a cluster with more distinct pods than this is busy anyway.
-MAX_INTERNED = 200_000
+# New label and taint sets before it is looked for those that no machine has any more.
+LEAST_INTERNED = 256
+# Looks at the machines after which requests of pods that none of them asked for are let go.
+LOOKS_KEPT = 256
 
 
 # Batches up to this size that leave pods out because of the order in which others were placed are looked at again:
@@ -79,6 +81,8 @@ class PackingEngine:
         self.supplies = SupplyCache(self._columns)
         self._rows: dict[int, NodeRow] = {}
         self.interner = NodeInterner()
+        self._most_interned = LEAST_INTERNED
+        self._looks = 0
         self._daemons: tuple[tuple[object, ...], list[DaemonShape], NodeDaemons] | None = None
         self._nodes: tuple[tuple[object, ...], NodeTable] | None = None
 
@@ -98,8 +102,12 @@ class PackingEngine:
 
     def rows(self, views: tuple[NodeView, ...]) -> list[NodeRow]:
         """Rows of the machines, made anew only for views not seen in the last decision."""
-        if len(self.interner) > MAX_INTERNED:
-            self._rows, self._nodes, self.interner = {}, None, NodeInterner()
+        self._looks += 1
+        if self._looks % LOOKS_KEPT == 0:
+            self._memo.turn()
+        is_first = not self._rows
+        if is_first or len(self.interner) > self._most_interned:
+            self._let_go_of_labels()
         fresh: dict[int, NodeRow] = {}
         for view in views:
             row = self._rows.get(id(view))
@@ -107,7 +115,16 @@ class PackingEngine:
                 row = node_row(view, self._memo, self.interner)
             fresh[id(view)] = row
         self._rows = fresh
+        if is_first:
+            self._most_interned = LEAST_INTERNED + 2 * len(self.interner)
         return list(fresh.values())
+
+    def _let_go_of_labels(self) -> None:
+        """Every Job brings labels of its own: those of pods that are gone cost memory, and time in each decision."""
+        self.interner, rows = self.interner.compacted(self._rows.values())
+        self._rows, self._nodes = {id(row.view): row for row in rows}, None
+        # Twice what is in use, so that this is done the less often the more there is to look at.
+        self._most_interned = LEAST_INTERNED + 2 * len(self.interner)
 
     def daemons(self, snapshot: ClusterSnapshot, settings: PackingSettings) -> tuple[list[DaemonShape], NodeDaemons]:
         """The DaemonSets to reckon with; the same objects as long as none of them changed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -21,10 +21,14 @@ from pykarpenter.core.draining import is_daemon
 from pykarpenter.core.interning import Bools, Ints, ResourceColumns
 from pykarpenter.core.packing.daemons import NodeDaemons
 from pykarpenter.core.ports import HostPort, host_ports
+from pykarpenter.core.recent import Recent
 from pykarpenter.core.requirements import Requirements
 from pykarpenter.core.resources import Resources, add, pod_requests, subtract
 from pykarpenter.core.snapshot import NodeView
 from pykarpenter.core.taints import first_untolerated
+
+# Distinct specs whose requests are kept until it is looked which of them are in use.
+MAX_SPECS = 25_000
 
 
 class RequestMemo:
@@ -32,7 +36,7 @@ class RequestMemo:
 
     def __init__(self) -> None:
         self._encode = msgspec.msgpack.Encoder().encode
-        self._known: dict[bytes, Resources] = {}
+        self._known: Recent[bytes, Resources] = Recent(MAX_SPECS)
 
     def requests(self, pod: Pod) -> Resources:
         spec, status = pod.spec, pod.status
@@ -43,11 +47,11 @@ class RequestMemo:
             parts += [status.container_statuses, status.init_container_statuses, resize.reason if resize else ""]
         key = self._encode(parts)
         found = self._known.get(key)
-        if found is None:
-            if len(self._known) > 50_000:
-                self._known.clear()
-            found = self._known[key] = pod_requests(pod)
-        return found
+        return self._known.put(key, pod_requests(pod)) if found is None else found
+
+    def turn(self) -> None:
+        """Let go of specs that were not asked for since the last turn."""
+        self._known.turn()
 
 
 class NodeInterner:
@@ -79,6 +83,17 @@ class NodeInterner:
 
     def __len__(self) -> int:
         return len(self.label_classes) + len(self.taint_sets)
+
+    def compacted(self, rows: Iterable[NodeRow]) -> tuple[NodeInterner, list[NodeRow]]:
+        """An interner that knows only what the rows have, and the rows in its numbers; these stay as they are."""
+        kept, moved = NodeInterner(), list(rows)
+        numbers: Ints = np.full(len(self.label_classes), -1, dtype=np.int64)
+        for index in sorted({index for row in moved for index in row.counted.tolist()}):
+            numbers[index] = kept.label_class(*self.label_classes[index])
+        return kept, [
+            replace(row, counted=numbers[row.counted], taint_set=kept.taint_set(self.taint_sets[row.taint_set]))
+            for row in moved
+        ]
 
 
 @dataclass(slots=True, eq=False)

@@ -24,10 +24,15 @@ from pykarpenter.core.packing.templates import (
 from pykarpenter.core.packing.type_table import TypeTable
 from pykarpenter.core.packing_settings import PackingSettings
 from pykarpenter.core.reasons import Refusal, Why
+from pykarpenter.core.recent import Recent
 from pykarpenter.core.snapshot import ClusterSnapshot
 
-# Kinds remembered before starting afresh: limits that shrink with every decision make new ones for ever.
+# Kinds and requirement sets remembered before starting afresh: limits that shrink with every decision make new ones for
+# ever, and so do pods that ask for something else each time.
 MAX_KINDS = 5_000
+MAX_SETS = 20_000
+# After so many supplies, what none of them asked of a catalogue is let go: it was for templates that are no more.
+SUPPLIES_KEPT = 16
 NO_TYPES = "nodepool requirements filtered out all available instance types"
 
 
@@ -41,6 +46,10 @@ class Supply:
     kinds: KindTable
 
     @property
+    def is_full(self) -> bool:
+        return len(self.kinds.kinds) > MAX_KINDS or len(self.sets) > MAX_SETS
+
+    @property
     def prefers_no_schedule(self) -> bool:
         return any(t.effect == "PreferNoSchedule" for template in self.templates for t in template.taints)
 
@@ -50,15 +59,17 @@ class SupplyCache:
     """Catalogues as tables, and the supply of the last decision."""
 
     columns: ResourceColumns
-    _tables: dict[int, tuple[tuple[InstanceType, ...], frozenset[str], TypeTable]] = field(default_factory=dict)
+    # By the catalogue's identity, which stays taken as long as the table is kept.
+    _tables: Recent[int, tuple[tuple[InstanceType, ...], frozenset[str], TypeTable]] = field(
+        default_factory=lambda: Recent(128)
+    )
+    _made: int = 0
     _supply: tuple[tuple[object, ...], list[object], Supply] | None = None
 
     def table(self, types: tuple[InstanceType, ...], well_known: frozenset[str]) -> TypeTable:
         known = self._tables.get(id(types))
         if known is None or known[0] is not types or known[1] != well_known:
-            if len(self._tables) >= 256:
-                self._tables.clear()
-            known = self._tables[id(types)] = (types, well_known, TypeTable(types, self.columns, well_known))
+            known = self._tables.put(id(types), (types, well_known, TypeTable(types, self.columns, well_known)))
         return known[2]
 
     def supply(
@@ -74,7 +85,7 @@ class SupplyCache:
         held: list[object] = [*pools, *(snapshot.instance_types[pool.name] for pool in pools), *daemons]
         key = self._key(settings, credited, held)
         known = self._supply
-        if known is None or known[0] != key or len(known[2].kinds.kinds) > MAX_KINDS:
+        if known is None or known[0] != key or known[2].is_full:
             made = self._make(snapshot, settings, daemons, credited)
             # Making tables may have named new resources.
             known = self._supply = (self._key(settings, credited, held), held, made)
@@ -82,6 +93,14 @@ class SupplyCache:
             usages = [nodes.pool_usage.get(template.name, {}), snapshot.promised.get(template.name, {})]
             template.remaining = limits_left(template.pool, usages)
         return known[2]
+
+    def _begin(self) -> None:
+        # A pool has one catalogue at a time, and tables are large: only those of the last supply are worth keeping.
+        self._tables.turn()
+        self._made += 1
+        if self._made % SUPPLIES_KEPT == 0:
+            for _, _, table in self._tables.values():
+                table.turn()
 
     def _key(self, settings: PackingSettings, credited: frozenset[str], held: Sequence[object]) -> tuple[object, ...]:
         rules = settings.label_rules
@@ -94,6 +113,7 @@ class SupplyCache:
         daemons: Sequence[DaemonShape],
         credited: frozenset[str],
     ) -> Supply:
+        self._begin()
         rules = settings.label_rules
         sets = RequirementSets(rules.well_known)
         supply = Supply([], {}, sets, KindTable(sets, credited))

@@ -1,7 +1,8 @@
 """A catalogue as arrays: one row per type and group of offerings that share overrides, one row per offering.
 
 Answers which rows and offerings a requirement set leaves, and at what price. Made once per catalogue and kept
-between decisions; it never depends on a pool, a pod or a limit.
+between decisions; it never depends on a pool, a pod or a limit. A catalogue outlives the templates of pools: answers
+that only former ones asked for are let go.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 from pykarpenter.api import labels
 from pykarpenter.core.instance_types import InstanceType, Offering
 from pykarpenter.core.interning import Bools, Floats, Ints, ResourceColumns
+from pykarpenter.core.recent import Recent
 from pykarpenter.core.requirements import Requirement, Requirements
 
-# Bounds the memory of a table that lives as long as its catalogue.
-MAX_SELECTIONS = 4096
+# Bounds the memory of a table whatever is asked.
+MAX_ANSWERS = 2048
 
 
 class KeyColumn:
@@ -28,17 +30,20 @@ class KeyColumn:
         ids = [distinct.setdefault(s[key], len(distinct)) if key in s else -1 for s in sets]
         self.distinct = list(distinct)
         self.ids: Ints = np.array([len(distinct) if i < 0 else i for i in ids], dtype=np.int64)
-        self._masks: dict[tuple[Requirement, bool], Bools] = {}
+        self._masks: Recent[Requirement, Bools] = Recent(MAX_ANSWERS)
         self._negative: Bools | None = None
 
     def meeting(self, wanted: Requirement) -> Bools:
         """Rows whose requirement on the key can meet the wanted one; silent rows can."""
-        found = self._masks.get((wanted, True))
+        found = self._masks.get(wanted)
         if found is None:
             truth = [r.intersects(wanted) or (r.is_negative and wanted.is_negative) for r in self.distinct]
-            found = np.array([*truth, True], dtype=bool)[self.ids]
-            self._masks[(wanted, True)] = found
+            found = self._masks.put(wanted, np.array([*truth, True], dtype=bool)[self.ids])
         return found
+
+    def turn(self) -> None:
+        """Let go of masks that were not asked for since the last turn."""
+        self._masks.turn()
 
     def negative(self) -> Bools:
         """Rows that are silent or negative on the key: all that a host without the key can take."""
@@ -73,7 +78,8 @@ class TypeTable:
         self._build_rows()
         self._build_offerings()
         self.type_keys = {key: KeyColumn(key, [t.requirements for t in types]) for key in self._keys(types)}
-        self._selections: dict[tuple[frozenset[Requirement], frozenset[str]], Selection] = {}
+        self._selections: Recent[tuple[frozenset[Requirement], frozenset[str]], Selection]
+        self._selections = Recent(MAX_ANSWERS)
 
     @staticmethod
     def _keys(types: Sequence[InstanceType]) -> list[str]:
@@ -178,11 +184,13 @@ class TypeTable:
         """What the requirements leave; credited reservations count as not full."""
         cache_key = (frozenset(wanted.values()), credited)
         found = self._selections.get(cache_key)
-        if found is None:
-            if len(self._selections) >= MAX_SELECTIONS:
-                self._selections.clear()
-            found = self._selections[cache_key] = self._select(wanted, credited)
-        return found
+        return self._selections.put(cache_key, self._select(wanted, credited)) if found is None else found
+
+    def turn(self) -> None:
+        """Let go of answers that were not asked for since the last turn."""
+        self._selections.turn()
+        for column in (*self.type_keys.values(), *self.offering_keys.values()):
+            column.turn()
 
     def _select(self, wanted: Requirements, credited: frozenset[str]) -> Selection:
         types = self.types_meeting(wanted)
