@@ -7,7 +7,7 @@ generator over nodes in slot order, so equal histories give equal placements.
 from __future__ import annotations
 
 import random
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ import numpy as np
 from pykarpenter.api.meta import LabelSelector
 from pykarpenter.api.nodes import Node
 from pykarpenter.api.pods import Pod
+from pykarpenter.core.recent import Recent
 from pykarpenter.sim.scheduler.filters import Filter, dynamic_filters
 from pykarpenter.sim.scheduler.node_table import Bools, NodeTable
 from pykarpenter.sim.scheduler.occupancy import Occupancy
@@ -26,6 +27,7 @@ from pykarpenter.sim.scheduler.volumes import VolumesRefused, VolumeWorld, volum
 # An extra filter of a test or fault: (pod, node) -> whether the node may take the pod.
 ExtraFilter = Callable[[Pod, Node], bool]
 
+# Shapes that were not met among so many pods are let go, and at most so many are kept.
 _KEPT_SHAPES = 1024
 
 
@@ -43,7 +45,8 @@ class Engine:
         self.volumes = VolumeWorld()
         self.extra_filter: ExtraFilter | None = None
         self._random = random.Random(seed)
-        self._shapes: OrderedDict[bytes, Shape] = OrderedDict()
+        self._shapes: Recent[bytes, Shape] = Recent(_KEPT_SHAPES)
+        self._met = 0
         self._waiting_by_node: dict[str, dict[str, Pod]] = {}
 
     # What happened in the cluster.
@@ -81,6 +84,8 @@ class Engine:
         waiting = self._waiting_by_node.get(pod.spec.node_name)
         if waiting is not None:
             waiting.pop(pod.key, None)
+            if not waiting:
+                del self._waiting_by_node[pod.spec.node_name]
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count the pod on the node before the API server knows of it."""
@@ -92,15 +97,13 @@ class Engine:
     # Decisions.
 
     def shape_of(self, pod: Pod, default_selector: Callable[[Pod], LabelSelector | None]) -> Shape:
+        self._met += 1
+        if self._met % _KEPT_SHAPES == 0:
+            self._shapes.turn()
+            self.occupancy.turn()
         key = shape_key(pod)
         shape = self._shapes.get(key)
-        if shape is None:
-            shape = self._shapes[key] = make_shape(pod, self.table, default_selector(pod))
-            while len(self._shapes) > _KEPT_SHAPES:
-                self._shapes.popitem(last=False)
-        else:
-            self._shapes.move_to_end(key)
-        return shape
+        return self._shapes.put(key, make_shape(pod, self.table, default_selector(pod))) if shape is None else shape
 
     def place(self, pod: Pod, shape: Shape, nominated: str = "") -> str | Refused:
         """The node nominated for the pod if it passes, else the best one; or why there is none."""

@@ -11,9 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pykarpenter.api.pods import Pod
+from pykarpenter.core.recent import Recent
 from pykarpenter.core.resources import pod_requests
 from pykarpenter.sim.scheduler.node_table import Demand, NodeTable
 from pykarpenter.sim.scheduler.terms import Held, HeldTerm, LabelKey, PodCounts, Term, held_terms, label_key
+
+# Terms that are counted for pods to come, before it is looked which of them are in use.
+_MOST_TERMS = 4096
 
 # (host IP, protocol, port); the IP is empty for "any".
 HostPort = tuple[str, str, int]
@@ -57,7 +61,7 @@ class Occupancy:
         self.placed: dict[str, Placed] = {}
         self.by_slot: dict[int, dict[str, Placed]] = {}
         self._namespace_labels: dict[str, Mapping[str, str]] = {}
-        self._counts: dict[bytes, PodCounts] = {}
+        self._counts: Recent[bytes, PodCounts] = Recent(_MOST_TERMS)
         self._held: dict[tuple[bytes, str, int | None], Held] = {}
         self._matching: dict[tuple[LabelKey, bool], list[PodCounts]] = {}
         # Moves when a term is counted for the first time, so that lists of matching terms can be cached.
@@ -116,7 +120,7 @@ class Occupancy:
         changed = bool(labels) or bool(self._namespace_labels.get(name))
         self._namespace_labels[name] = labels
         if changed:
-            self._counts.clear()
+            self._counts = Recent(_MOST_TERMS)
             self._matching.clear()
             self.held_version += 1
 
@@ -127,12 +131,18 @@ class Occupancy:
         """The pods on each slot that the term matches; counted from then on."""
         found = self._counts.get(term.key)
         if found is None:
-            found = self._counts[term.key] = PodCounts(term, self._table.size)
+            found = self._counts.put(term.key, PodCounts(term, self._table.size))
             self._matching.clear()
             for entry in self.placed.values():
                 if self._counts_for(term, entry):
                     found.add(entry.slot, 1)
         return found
+
+    def turn(self) -> None:
+        """Let go of terms that nobody asked for since the last turn, and of those that no placed pod holds any more."""
+        self._counts.turn()
+        self._matching.clear()
+        self._held = {key: held for key, held in self._held.items() if held.counts.any()}
 
     def held_against(self, key: LabelKey) -> list[Held]:
         """The terms of placed pods that match a pod with these labels."""

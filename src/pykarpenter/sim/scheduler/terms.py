@@ -94,6 +94,9 @@ class PodCounts:
             self._counts = np.pad(self._counts, (0, max(slot + 1 - len(self._counts), len(self._counts))))
         self._counts[slot] += amount
 
+    def any(self) -> bool:
+        return bool(self._counts.any())
+
     def view(self, size: int) -> Ints:
         if size > len(self._counts):
             self._counts = np.pad(self._counts, (0, max(size - len(self._counts), len(self._counts))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pykarpenter.kube.errors import ApiError
@@ -126,6 +126,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
 _BUILTIN_PLURALS = frozenset(resource.plural for resource in BUILTIN)
 
 
+@cache
 def _field_reader(path: str) -> Callable[[Json], str]:
     parts = tuple(path.split("."))
 
@@ -149,9 +150,11 @@ class FieldTerm:
     read: Callable[[Json], str]
 
 
-@lru_cache(maxsize=1024)
 def parse_field_selector(plural: str, selectable: tuple[str, ...], text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a field selector; an unsupported field is a BadRequest as on an API server."""
+    """The terms of a field selector; an unsupported field is a BadRequest as on an API server.
+
+    Readers are kept by field. Whole selectors are not: they name nodes and pods, and those come and go.
+    """
     if not text.strip():
         return ()
     allowed = ("metadata.name", "metadata.namespace", *_FIELDS.get(plural, ()), *selectable)

@@ -57,9 +57,9 @@ class Table:
 
     def _unindex(self, key: str, entry: Entry) -> None:
         if self.resource.namespaced:
-            self._by_namespace[entry.obj["metadata"]["namespace"]].pop(key, None)
+            _take_out(self._by_namespace, entry.obj["metadata"]["namespace"], key)
         if self._by_node is not None:
-            self._by_node[entry.obj["spec"].get("nodeName", "")].pop(key, None)
+            _take_out(self._by_node, entry.obj["spec"].get("nodeName", ""), key)
 
     def in_namespace(self, namespace: str) -> list[Entry]:
         found = self._by_namespace.get(namespace, _NO_ENTRIES)
@@ -97,6 +97,14 @@ class Table:
             # Pages of one list ask for the same version over and over.
             self._past = (rv, [state[key] for key in sorted(state)])
         return self._past[1]
+
+
+def _take_out(index: dict[str, dict[str, Entry]], value: str, key: str) -> None:
+    """Nodes and namespaces that hold nothing any more leave nothing behind."""
+    members = index[value]
+    members.pop(key, None)
+    if not members:
+        del index[value]
 
 
 def _undo(state: dict[str, Entry], newest_first: Iterable[Change]) -> None:

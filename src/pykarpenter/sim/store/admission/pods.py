@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pykarpenter.core.recent import Recent
 from pykarpenter.sim.schema.field_errors import FieldError, forbidden_field, invalid_value
 from pykarpenter.sim.store.admission.pod_defaults import (
     defaulted_spec,
@@ -22,7 +23,8 @@ from pykarpenter.sim.store.resources import Resource
 if TYPE_CHECKING:
     from pykarpenter.sim.store.store import Store
 
-_REMEMBERED_SPECS = 4096
+# Specs that none of so many pods brought again are forgotten.
+_REMEMBERED_SPECS = 1024
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),"
@@ -43,8 +45,9 @@ class PodAdmission:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._specs: dict[bytes, tuple[Json, str]] = {}
+        self._specs: Recent[bytes, tuple[Json, str]] = Recent(_REMEMBERED_SPECS)
         self._classes_seen = -1
+        self._admitted = 0
 
     def admit(self, resource: Resource, pod: Json) -> Json:
         """A pod as it is stored first; raises Invalid, BadRequest or Forbidden."""
@@ -54,15 +57,18 @@ class PodAdmission:
 
     def _admitted_spec(self, resource: Resource, pod: Json) -> tuple[Json, str]:
         classes = self._store.table("scheduling.k8s.io", "priorityclasses").history.end
-        if classes != self._classes_seen or len(self._specs) >= _REMEMBERED_SPECS:
-            self._specs.clear()
+        if classes != self._classes_seen:
+            self._specs = Recent(_REMEMBERED_SPECS)
             self._classes_seen = classes
+        self._admitted += 1
+        if self._admitted % _REMEMBERED_SPECS == 0:
+            self._specs.turn()
         raw = pod.get("spec") or {}
         key = encode(raw)
         found = self._specs.get(key)
         if found is None:
             spec = self._checked(resource, pod["metadata"].get("name", ""), raw)
-            found = self._specs[key] = (spec, quality_of_service(spec))
+            found = self._specs.put(key, (spec, quality_of_service(spec)))
         return found
 
     def _checked(self, resource: Resource, name: str, raw: Json) -> Json:
