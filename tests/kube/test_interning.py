@@ -8,6 +8,7 @@ from benchmarks.pods import pod_pages, pod_texts
 
 from pykarpenter.api.kinds import POD
 from pykarpenter.api.pods import Pod
+from pykarpenter.kube import interning
 from pykarpenter.kube.codec import Codec
 from pykarpenter.kube.interning import PodInterner, keeps_annotation
 
@@ -52,6 +53,37 @@ def test_pods_of_one_workload_share_what_is_equal():
     assert first.spec.containers is second.spec.containers
     assert first.metadata.labels is second.metadata.labels
     assert first.metadata.owner_references is second.metadata.owner_references
+
+
+def test_f38_workloads_that_are_gone_are_let_go(monkeypatch):
+    """A hundred thousand Jobs a day come and go; those of yesterday must not stay in memory."""
+    monkeypatch.setattr(interning, "_LEAST_PODS", 100)
+    interner = PodInterner()
+    codec = Codec(POD, interner, lambda *_: pytest.fail("a good pod was set aside"))
+    steady, *_ = pod_texts(1, workloads=1)
+    first = codec.object(steady)
+    sizes = []
+    for number in range(3000):
+        text = pod_text(f"job-{number}")
+        for _ in range(5):
+            codec.object(text)
+        # What lives on still shares, however many others were there in between.
+        assert codec.object(steady).spec.containers is first.spec.containers
+        sizes.append(len(interner._workloads) + len(interner._values))
+    assert max(sizes[1500:]) <= max(sizes[:1500]) < 500
+
+
+def pod_text(job):
+    body = {
+        "metadata": {
+            "name": f"{job}-1",
+            "labels": {"job-name": job},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job, "controller": True}],
+        },
+        "spec": {"containers": [{"name": "main", "image": job}]},
+        "status": {"containerStatuses": [{"name": "main", "image": job}]},
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def variant(text, change):

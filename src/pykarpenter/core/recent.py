@@ -18,12 +18,13 @@ V = TypeVar("V")
 class Recent(Generic[K, V]):
     """Answers by question; `None` is no answer. A generation with `most` answers ends by itself."""
 
-    __slots__ = ("_former", "_most", "_present")
+    __slots__ = ("_former", "_inherited", "_most", "_present")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._present: dict[K, V] = {}
         self._former: dict[K, V] = {}
+        self._inherited = 0
 
     def __len__(self) -> int:
         return len(self._present) + len(self._former)
@@ -48,6 +49,9 @@ class Recent(Generic[K, V]):
         self._present[key] = answer
         return answer
 
-    def turn(self) -> None:
-        """Begin a generation: what was not asked for in the last one is gone."""
+    def turn(self) -> int:
+        """Begin a generation: what was not asked for in the last one is gone. Answers how much that took over."""
+        taken_over = self._inherited - len(self._former)
         self._present, self._former = {}, self._present
+        self._inherited = len(self._former)
+        return taken_over

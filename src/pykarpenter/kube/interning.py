@@ -19,6 +19,7 @@ from msgspec.structs import force_setattr
 
 from pykarpenter.api.meta import ObjectMeta, OwnerReference
 from pykarpenter.api.pods import Pod, PodSpec, PodStatus
+from pykarpenter.core.recent import Recent
 
 _NO_TEXT: dict[str, str] = {}
 _NO_ITEMS: list[Any] = []
@@ -27,9 +28,12 @@ _NODE_NAME = b'"nodeName":"'
 # The admission controller of service accounts adds a volume with this name and a random suffix to every pod.
 _INJECTED = b"kube-api-access-"
 _SUFFIX_LENGTH = 5
-# What stays when workloads come and go. Starting over when full costs only some sharing, and keeps every lookup a
-# single dictionary access.
-_MAX_WORKLOADS = 32_768
+# What stays when workloads come and go: those that some pod of the last two generations had. A generation is so many
+# pods, and more where more workloads live on, so that those in use are met in each.
+_LEAST_PODS = 8_192
+_PODS_PER_WORKLOAD = 4
+_MAX_WORKLOADS = 16_384
+# Starting over with short texts when full keeps their lookup a single dictionary access.
 _MAX_TEXTS = 131_072
 _MAX_VARIANTS = 4
 _UNREAD_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "ContainersReady"})
@@ -129,17 +133,20 @@ class PodInterner:
     """Finishes decoded pods; all that pass through one interner share their equal parts."""
 
     def __init__(self) -> None:
-        self._workloads: dict[bytes, _Workload] = {}
+        self._workloads: Recent[bytes, _Workload] = Recent(_MAX_WORKLOADS)
         # Labels, annotations and container statuses by their JSON text.
-        self._values: dict[bytes, Any] = {}
+        self._values: Recent[bytes, Any] = Recent(_MAX_WORKLOADS)
         self._texts: dict[str, str] = {}
+        # Pods that are still to come in this generation.
+        self._left = _LEAST_PODS
 
     def finish(self, pod: InternedPod) -> Pod:
         """The pod itself, whole and made of shared parts; msgspec.ValidationError when a part does not decode."""
+        self._left -= 1
+        if self._left < 0:
+            self._turn()
         if len(self._texts) >= _MAX_TEXTS:
             self._texts = {}
-        if len(self._values) >= _MAX_WORKLOADS:
-            self._values = {}
         meta = pod.metadata
         labels = bytes(meta.labels)
         owners = bytes(meta.owner_references)
@@ -150,12 +157,14 @@ class PodInterner:
         self._finish_status(pod.status)
         return pod
 
+    def _turn(self) -> None:
+        """Let go of workloads that are gone, as far as can be seen from here; a mistake costs only some sharing."""
+        self._left = _LEAST_PODS + _PODS_PER_WORKLOAD * self._workloads.turn()
+        self._values.turn()
+
     def _new_workload(self, owners: bytes, labels: bytes) -> _Workload:
-        if len(self._workloads) >= _MAX_WORKLOADS:
-            self._workloads = {}
         workload = _Workload(_OWNERS.decode(owners) if owners and owners != b"null" else _NO_ITEMS)
-        self._workloads[owners or labels] = workload
-        return workload
+        return self._workloads.put(owners or labels, workload)
 
     def _finish_metadata(self, meta: ObjectMeta, labels: bytes, annotations: bytes, workload: _Workload) -> None:
         share = self._texts.setdefault
@@ -172,15 +181,18 @@ class PodInterner:
         if not text or text == b"null":
             return empty
         found = self._values.get(text)
-        if found is None:
-            found = self._values[text] = decoder.decode(text)
-        return found
+        return self._values.put(text, decoder.decode(text)) if found is None else found
 
     def _annotations(self, text: bytes) -> dict[str, str]:
         if b"karpenter.sh/" not in text and b"kubernetes.io/" not in text and b"x-k8s.io/" not in text:
             return _NO_TEXT
         kept = {key: value for key, value in _TEXTS.decode(text).items() if keeps_annotation(key)}
-        return self._values.setdefault(_ENCODE(kept), kept) if kept else _NO_TEXT
+        return self._shared(kept) if kept else _NO_TEXT
+
+    def _shared(self, value: Any) -> Any:
+        text = _ENCODE(value)
+        found = self._values.get(text)
+        return self._values.put(text, value) if found is None else found
 
     def _spec(self, text: bytes, workload: _Workload) -> PodSpec:
         if not text:
@@ -237,5 +249,4 @@ class PodInterner:
             force_setattr(status, "start_time", share(started, started))
         containers = status.container_statuses
         if containers:
-            shared = self._values.setdefault(_ENCODE(containers), containers)
-            force_setattr(status, "container_statuses", shared)
+            force_setattr(status, "container_statuses", self._shared(containers))
