@@ -20,6 +20,8 @@ class PoolBackOff:
         """Pools that wait, with the time from which they are tried again."""
         now = self._ctx.clock.now()
         found = {pool.name: self._current(pool.name) for pool in self._ctx.state.node_pools()}
+        # A pool that comes again under the name of one that is gone begins anew.
+        self._known = {name: item for name, item in self._known.items() if name in found}
         return {name: item.until for name, item in found.items() if item.until > now}
 
     async def failed(self, pools: list[str]) -> None:

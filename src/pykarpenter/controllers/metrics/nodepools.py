@@ -59,6 +59,7 @@ class NodePoolGauges:
         state = self._ctx.state
         types: dict[str, dict[str, InstanceType]] = {}
         costs: dict[str, float] = {}
+        unpriced: dict[str, None] = {}
         for view in state.views():
             pool = view.pool_name
             if not pool or view.node is None:
@@ -67,12 +68,15 @@ class NodePoolGauges:
                 types[pool] = {found.name: found for found in state.instance_types(pool)}
             if not types[pool]:
                 # Not listed yet: unknown is neither free nor an error.
+                if view.name in self._unpriced:
+                    unpriced[view.name] = None
                 continue
             price = node_price(types[pool].get(view.labels.get(labels.INSTANCE_TYPE, "")), view.labels)
             if price is not None:
                 costs[pool] = costs.get(pool, 0.0) + price
-                self._unpriced.pop(view.name, None)
-            elif view.name not in self._unpriced:
-                self._unpriced[view.name] = None
+                continue
+            unpriced[view.name] = None
+            if view.name not in self._unpriced:
                 self._ctx.metrics.count("karpenter_nodepools_cost_tracker_errors_total", {"nodepool": pool})
+        self._unpriced = unpriced
         return costs

@@ -134,6 +134,12 @@ class EvictionQueue:
     def _is_behind(self, key: PodKey) -> bool:
         return key in self._accepted
 
+    def _expect_end(self, key: PodKey) -> None:
+        """Remember that the pod's end was accepted; the watch may have shown it before the answer came."""
+        pod = self._pods.get(str(key))
+        if pod is not None and pod.uid == key.uid and not pod.is_deleting:
+            self._accepted[key] = None
+
     def _is_force_due(self, pod: Pod, entry: Entry) -> bool:
         return entry.mode is DrainMode.FORCE and is_force_due(pod, entry.deadline, self._ctx.clock.now())
 
@@ -152,7 +158,7 @@ class EvictionQueue:
             await self._ctx.api.delete(kinds.POD, pod.name, pod.namespace, options)
         except (NotFound, Conflict):
             return self._drop(key)
-        self._accepted[key] = None
+        self._expect_end(key)
         text = f"Deleting the pod to accommodate the termination time {format_timestamp(deadline)} of the node"
         self._ctx.recorder.publish(pod_reference(pod), "Normal", "Disrupted", text, dedupe=(pod.uid,))
         self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": FORCEFUL})
@@ -170,7 +176,7 @@ class EvictionQueue:
                 return Result(requeue=True)
             raise
         self._count(200)
-        self._accepted[key] = None
+        self._expect_end(key)
         reason = entry.reason or FORCEFUL
         self._ctx.recorder.publish(pod_reference(pod), "Normal", "Evicted", f"Evicted pod: {reason}", dedupe=(pod.uid,))
         self._ctx.metrics.count("karpenter_pods_drained_total", {"reason": reason})

@@ -190,7 +190,9 @@ class NodeTermination:
 
     def _is_settling(self, node: Node, claim: NodeClaim | None) -> bool:
         now = self._ctx.clock.now()
-        since = self._draining_since.setdefault(node.uid, now)
+        since = self._draining_since.get(node.uid, now)
+        if self._nodes.get(node.name) is not None:
+            self._draining_since[node.uid] = since
         drained = find_condition(claim.status.conditions, DRAINED) if claim is not None else None
         if drained is not None and drained.status == "True":
             return False

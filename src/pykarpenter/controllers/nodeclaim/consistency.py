@@ -59,5 +59,8 @@ class Consistency:
                 claim_reference(claim), "Warning", "FailedConsistencyCheck", message, dedupe=(claim.uid,)
             )
         await self._writer.status(claim, finding)
+        if self._claims.get(name) is None:
+            # Gone while its status was written.
+            return None
         self._checked[claim.uid] = now
         return Result(requeue_after_s=PERIOD_S)

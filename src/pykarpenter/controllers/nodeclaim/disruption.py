@@ -128,7 +128,7 @@ class NodeClaimDisruption:
         traits = self._ctx.provider.traits
         types = await self._ctx.provider.instance_types(pool)
         reason = instance_type_drift(claim, types, traits.label_rules, traits.reservation_id_label)
-        if not reason:
+        if not reason and self._claims.get(claim.name) is not None:
             self._type_found[claim.uid] = now
         return reason
 

@@ -57,6 +57,9 @@ class Opening:
         if self._is_ready(claim):
             await self._until(lambda: all(map(self._is_here, others)), since + LONGEST_WAIT_S)
         await self._nominations.nominate(claim, node)
+        current = self._claims.get(claim.name)
+        if current is None or current.uid != claim.uid:
+            return None
         self._told.add(claim.uid)
         self._pulse()
         if self._is_ready(claim):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykarpenter.api import kinds
 from pykarpenter.api.nodepool import NodeClaim
 from pykarpenter.controllers.context import Changed, Context
 from pykarpenter.controllers.nodeclaim.writes import ClaimWriter
@@ -46,4 +47,7 @@ class StaticDeprovisioning(StaticPoolController):
 
     async def _remove(self, claim: NodeClaim) -> None:
         await self._writer.give_up(claim, REASON)
-        self._deleted[claim.uid] = None
+        present = self._ctx.caches.of(kinds.NODE_CLAIM).get(claim.name)
+        # The watch may have shown it before the answer came.
+        if present is not None and present.uid == claim.uid and not present.is_deleting:
+            self._deleted[claim.uid] = None
