@@ -51,6 +51,9 @@ class Recorded:
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
         self.labelled.append((name, labels, value))
 
+    def forget(self, name: str, labels: dict[str, str]) -> None:
+        pass
+
 
 class World:
     """`start_operator` runs a controller process, `crash` ends it where it stands."""

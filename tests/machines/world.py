@@ -53,6 +53,9 @@ class Recorded:
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
         _check_metric(name, labels)
 
+    def forget(self, name: str, labels: dict[str, str]) -> None:
+        _check_metric(name, labels)
+
     def reasons(self, kind: str = "") -> list[str]:
         return [reason for target, _, reason, _ in self.events if not kind or target == kind]
 

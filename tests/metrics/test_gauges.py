@@ -114,6 +114,35 @@ def test_pools_show_limits_usage_and_price() -> None:
     watched(main)
 
 
+def test_f38_gauges_of_a_pool_that_is_gone_are_shown_no_more() -> None:
+    """Pools come and go for months; budgets and ages of gone ones mislead, and each would stay in memory."""
+
+    async def main(world: World, metrics: MetricsRegistry) -> None:
+        await provisioned(world)
+        await world.pool("stays")
+        await asyncio.sleep(60)
+        assert {"default", "stays"} <= set(pools_in_gauges(metrics))
+        await world.api.delete(kinds.NODE_POOL, "default")
+        await world.scale("web", 0)
+        await asyncio.sleep(300)
+        shown = pools_in_gauges(metrics)
+        assert "default" not in shown, shown["default"]
+        assert "stays" in shown
+
+    gates = FeatureGates(pod_deletion_cost_management=True)
+    watched(main, feature_gates=gates)
+
+
+def pools_in_gauges(metrics: MetricsRegistry) -> dict[str, list[str]]:
+    """Pools that gauges have a label for, and which gauges these are."""
+    found: dict[str, list[str]] = {}
+    for family in text_string_to_metric_families(metrics.expose().decode()):
+        for sample in family.samples if family.type == "gauge" else ():
+            if sample.labels.get("nodepool"):
+                found.setdefault(sample.labels["nodepool"], []).append(family.name)
+    return found
+
+
 def test_pods_show_where_they_are_and_how_long_they_wait() -> None:
     """A pod that waits is found by its name; one that runs no longer counts as waiting."""
 

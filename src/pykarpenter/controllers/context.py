@@ -92,6 +92,10 @@ class Metrics(Protocol):
 
     def observe(self, name: str, labels: dict[str, str], value: float) -> None: ...
 
+    def forget(self, name: str, labels: dict[str, str]) -> None:
+        """Show no more what a family says with these labels; for objects that are gone."""
+        ...
+
 
 class NoMetrics:
     """Measures nothing."""
@@ -103,6 +107,9 @@ class NoMetrics:
         pass
 
     def observe(self, name: str, labels: dict[str, str], value: float) -> None:
+        pass
+
+    def forget(self, name: str, labels: dict[str, str]) -> None:
         pass
 
 

@@ -30,6 +30,7 @@ class PodDeletionCosts:
         self._settings = settings
         self._catalogue = Catalogue(ctx)
         self._writes: dict[str, CostWrite] = {}
+        self._pools_shown: set[str] = set()
         self._done_at = (-1, 0.0)
         self._is_clean = False
         self._loop = Loop("pod.deletioncost", self.step, clock=ctx.clock)
@@ -60,8 +61,12 @@ class PodDeletionCosts:
         plan: CostPlan = await self._ctx.offload(lambda: plan_costs(World(snapshot, settings)))
         self._enqueue(plan.writes)
         waiting = dict(plan.waiting)
-        for pool in sorted(pool.name for pool in snapshot.node_pools):
+        pools = {pool.name for pool in snapshot.node_pools}
+        for pool in sorted(pools):
             self._ctx.metrics.gauge(_PENDING, {"nodepool": pool}, waiting.get(pool, 0))
+        for gone in sorted(self._pools_shown - pools):
+            self._ctx.metrics.forget(_PENDING, {"nodepool": gone})
+        self._pools_shown = pools
         if not plan.waiting:
             self._done_at = (revision, now)
         return PERIOD_S

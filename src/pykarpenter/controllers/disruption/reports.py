@@ -24,6 +24,9 @@ from pykarpenter.kube.events import reference_to
 from pykarpenter.runtime.logs import get_logger
 from pykarpenter.runtime.slices import in_slices
 
+ALLOWED = "karpenter_nodepools_allowed_disruptions"
+CONSUMING = "karpenter_nodepools_nodes_consuming_budgets"
+
 
 def snake(text: str) -> str:
     """`WhenEmptyOrUnderutilized` as `when_empty_or_underutilized`, `KWOKUnhealthy` as `kwok_unhealthy`."""
@@ -37,6 +40,7 @@ class Reports:
         self._audit = get_logger(controller="disruption", audit=True)
         # Costs that cannot be read and were told, so that a pod is named once.
         self._told_costs: frozenset[tuple[str, str, str]] = frozenset()
+        self._pools_shown: set[str] = set()
         # What keeps each method from deciding, so that it is told when it comes and not in every pass.
         self._told_obstacles: dict[Method, str] = {}
         # Shown as zero from the start, so that an alert on them has something to stand on.
@@ -110,8 +114,13 @@ class Reports:
             self._run(run)
         for (pool, reason), (allowed, consuming) in plan.allowances.items():
             labels = {"nodepool": pool, "reason": reason.lower()}
-            self._ctx.metrics.gauge("karpenter_nodepools_allowed_disruptions", labels, allowed)
-            self._ctx.metrics.gauge("karpenter_nodepools_nodes_consuming_budgets", labels, consuming)
+            self._ctx.metrics.gauge(ALLOWED, labels, allowed)
+            self._ctx.metrics.gauge(CONSUMING, labels, consuming)
+        pools = {pool for pool, _ in plan.allowances}
+        for gone in sorted(self._pools_shown - pools):
+            for name in (ALLOWED, CONSUMING):
+                self._ctx.metrics.forget(name, {"nodepool": gone})
+        self._pools_shown = pools
 
     def _run(self, run: MethodRun) -> None:
         metrics, reason = self._ctx.metrics, run.reason.lower()

@@ -16,6 +16,7 @@ from pykarpenter.runtime.logs import get_logger
 
 # One pool's answer; a provider that hangs must not hold up the others.
 ASK_TIMEOUT_S = 30.0
+AGE = "pykarpenter_catalogue_age_seconds"
 
 
 class Catalogue:
@@ -32,6 +33,7 @@ class Catalogue:
         for gone in sorted(set(self._tuples) - {pool.name for pool in pools}):
             del self._tuples[gone]
             self._answered_at.pop(gone, None)
+            self._ctx.metrics.forget(AGE, {"nodepool": gone})
             self._ctx.state.set_instance_types(gone, None)
         for pool in pools:
             await self._ask(pool)
@@ -62,4 +64,4 @@ class Catalogue:
         at = self._answered_at.get(pool)
         if at is not None:
             age = max(0.0, self._ctx.clock.now() - at)
-            self._ctx.metrics.gauge("pykarpenter_catalogue_age_seconds", {"nodepool": pool}, age)
+            self._ctx.metrics.gauge(AGE, {"nodepool": pool}, age)
