@@ -173,6 +173,19 @@ def test_a_repeat_after_the_window_raises_the_count_of_the_first():
     assert api.created[1]["metadata"]["name"] != name
 
 
+def test_without_a_window_every_repeat_is_said_and_counted():
+    """Publishing must not fail however short the window is."""
+
+    async def story(recorder, api):
+        for _ in range(3):
+            recorder.publish(POD, "Warning", "FailedScheduling", "no room", window_s=0.0)
+        await recorder.flush()
+
+    api = recorded(story)
+    assert len(api.created) == 1
+    assert [count for _, count in api.counted] == [2, 3]
+
+
 def test_publishing_never_waits_or_raises_whatever_the_server_says():
     """An event is never worth a delayed or failed decision."""
 

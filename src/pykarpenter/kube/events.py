@@ -136,7 +136,7 @@ class EventRecorder:
         self._windows[key] = until
         self._windows.move_to_end(key)
         # A long window keeps shorter ones behind it waiting, but no longer than it lasts itself.
-        while len(self._windows) > _MAX_WINDOWS or self._windows[next(iter(self._windows))] <= now:
+        while self._windows and (len(self._windows) > _MAX_WINDOWS or self._windows[next(iter(self._windows))] <= now):
             self._windows.popitem(last=False)
 
     def _within_rate(self, reason: str, kind: str) -> bool:
