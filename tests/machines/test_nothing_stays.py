@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from pykarpenter.api import kinds
+from pykarpenter.kube.contract import list_all
+from pykarpenter.kube.errors import NotFound
 
 from .world import World, story
 
@@ -75,3 +80,55 @@ def test_f38_controllers_keep_nothing_of_machines_and_pods_that_are_gone() -> No
         assert [found for found in keys_held(parts) if any(item in found[1] for item in gone)] == []
 
     story(main)
+
+
+async def tear_out_everything(world: World) -> None:
+    """Somebody takes the finalizers off and deletes what there is: gone at once, whatever is under way."""
+    for kind in (kinds.NODE_CLAIM, kinds.NODE):
+        for item in await list_all(world.api, kind):
+            await world.api.patch(kind, item.name, {"metadata": {"finalizers": None}})
+            with contextlib.suppress(NotFound):
+                await world.api.delete(kind, item.name)
+
+
+def tear_out_at_write(world: World, nth: int) -> list[str]:
+    """Machines vanish between the nth write of the program and its answer; replies with the UIDs that did, in time."""
+    asked, written, torn = world.operator_api.patch, 0, []
+
+    async def patch(*args: Any, **how: Any) -> Any:
+        nonlocal written
+        answer = await asked(*args, **how)
+        written += 1
+        if written == nth:
+            torn.extend(
+                [item.uid for kind in (kinds.NODE_CLAIM, kinds.NODE) for item in await list_all(world.api, kind)]
+            )
+            await tear_out_everything(world)
+            await asyncio.sleep(5.0)
+        return answer
+
+    world.operator_api.patch = patch  # type: ignore[method-assign]
+    return torn
+
+
+@pytest.mark.parametrize("nth", range(1, 25))
+def test_f38_controllers_keep_nothing_of_machines_that_vanish_during_a_write(nth: int) -> None:
+    """Two machines come, work and are deleted; each write on the way is the last that is answered too late."""
+
+    async def main(world: World) -> list[str]:
+        made: list[Any] = []
+        make = world.controllers
+        world.controllers = lambda ctx: made.extend(make(ctx)) or made  # type: ignore[func-returns-value]
+        torn = tear_out_at_write(world, nth)
+        await world.begin()
+        for name in ("c1", "c2"):
+            await world.claim(name)
+        await asyncio.sleep(300.0)
+        for name in ("c1", "c2"):
+            with contextlib.suppress(NotFound):
+                await world.api.delete(kinds.NODE_CLAIM, name)
+        await asyncio.sleep(3600.0)
+        assert torn
+        return [where for where, key in keys_held(parts_of(made)) if any(uid in key for uid in torn)]
+
+    assert story(main) == []
